@@ -1,0 +1,1 @@
+"""Where a hub lives: the contract of a backend, and the backends that keep it."""

@@ -1,0 +1,123 @@
+"""Where the bytes of an append go: pure placing, then writing, then the rows that make them exist."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, replace
+from typing import Any
+
+import apsw
+
+from tailrace.log.index import BatchEntry
+from tailrace.log.record import Encoded
+from tailrace.log.segment import SEGMENT_BYTES_MAX
+
+_TAIL_COLUMNS = "id, sealed, next_offset, end_offset, segment, bytes, records, entries"
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Where a partition ends: its row in `hub.db`. No `segment` means that the next append begins one."""
+
+    number: int
+    sealed: int
+    next_offset: int
+    end_offset: int
+    segment: int | None
+    bytes: int
+    records: int
+    entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One batch at its place: in the segment that begins at `segment`, which it begins itself if `rolls`."""
+
+    before: Tail
+    after: Tail
+    segment: int
+    rolls: bool
+    entry: BatchEntry
+    encoded: Encoded
+
+
+def read_tail(connection: apsw.Connection, number: int) -> Tail | None:
+    """The tail of the partition with this number, or None when it is deleted."""
+    row: tuple[Any, ...] | None = connection.execute(
+        f"SELECT {_TAIL_COLUMNS} FROM partitions WHERE id = ?", (number,)
+    ).fetchone()
+    return None if row is None else Tail(*row)
+
+
+def place(tail: Tail, encoded: Encoded, segment_bytes: int, now_ms: int) -> Placement:
+    """Put a batch at the tail, or into a new segment where it would carry the segment over its size."""
+    size = len(encoded.data)
+    base = tail.next_offset
+    limit = min(segment_bytes, SEGMENT_BYTES_MAX)
+    rolls = tail.segment is None or (tail.bytes > 0 and tail.bytes + size > limit)
+    segment = base if rolls or tail.segment is None else tail.segment
+    position = 0 if rolls else tail.bytes
+    ordinal = 0 if rolls else tail.records
+    entry = BatchEntry(
+        base=base,
+        records=encoded.count,
+        ordinal=ordinal,
+        position=position,
+        bytes=size,
+        first_timestamp=encoded.first_timestamp,
+        last_timestamp=encoded.last_timestamp,
+        appended_ms=now_ms,
+        crc=0,
+    )
+    end = base + encoded.count
+    after = Tail(
+        number=tail.number,
+        sealed=tail.sealed,
+        next_offset=end,
+        end_offset=end,
+        segment=segment,
+        bytes=position + size,
+        records=ordinal + encoded.count,
+        entries=tail.entries + 1,
+    )
+    return Placement(tail, after, segment, rolls, entry, encoded)
+
+
+def stamped(placement: Placement) -> tuple[Placement, Any]:
+    """The batch with its offsets written in, and the placement with the checksum of those bytes."""
+    data = placement.encoded.stamp(placement.entry.base)
+    entry = placement.entry._replace(crc=zlib.crc32(data))
+    return replace(placement, entry=entry), data
+
+
+def commit_rows(connection: apsw.Connection, placement: Placement) -> bool:
+    """Write the rows that make a batch exist; False when the partition is sealed, deleted or has moved."""
+    before, after, entry = placement.before, placement.after, placement.entry
+    connection.execute(
+        "UPDATE partitions SET next_offset = ?, end_offset = ?, segment = ?, bytes = ?, records = ?, entries = ?"
+        " WHERE id = ? AND sealed = 0 AND next_offset = ? AND segment IS ?",
+        (
+            *(after.next_offset, after.end_offset, after.segment, after.bytes, after.records, after.entries),
+            *(after.number, before.next_offset, before.segment),
+        ),
+    )
+    if connection.changes() != 1:
+        return False
+    if placement.rolls:
+        if before.segment is not None:
+            connection.execute(
+                "UPDATE segments SET end_offset = ?, bytes = ?, records = ?, appended_ms = ?"
+                " WHERE partition = ? AND base = ?",
+                (
+                    *(before.end_offset, before.bytes, before.records, entry.appended_ms),
+                    *(before.number, before.segment),
+                ),
+            )
+        connection.execute(
+            "INSERT INTO segments(partition, base) VALUES (?, ?)", (after.number, placement.segment)
+        )
+    connection.execute(
+        "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (after.number, *entry, placement.segment),
+    )
+    return True

@@ -1,0 +1,231 @@
+"""The embedded backend: a hub is a directory of one host, opened by any number of processes."""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from tailrace.backend.contract import Change, Transaction
+from tailrace.backend.embedded import opening
+from tailrace.backend.embedded.committer import Committer, Work
+from tailrace.backend.embedded.database import Database
+from tailrace.backend.embedded.layout import Layout
+from tailrace.backend.embedded.locks import Locks
+from tailrace.backend.embedded.reading import EmbeddedLog
+from tailrace.backend.embedded.segments import Segments
+from tailrace.backend.embedded.tables import (
+    EmbeddedStore,
+    EmbeddedTable,
+    check_transaction,
+    write_tables,
+)
+from tailrace.backend.embedded.wake import WakeFile, WakeFollower
+from tailrace.backend.embedded.writer import Parts, Writer
+from tailrace.clock import Clock, SystemClock
+from tailrace.errors import BackendUnavailable, HubClosed, InvalidValue
+from tailrace.log.columns import encode
+from tailrace.log.disk import Disk
+from tailrace.log.segment import SEGMENT_BYTES_MAX
+from tailrace.message import Range
+
+SEGMENT_BYTES = 2**30
+LOCK_TIMEOUT_S = 10.0
+SEGMENT_BYTES_MIN = 64
+
+
+def _go_on(_point: str) -> None:
+    """What happens at each point of an append: nothing."""
+
+
+class EmbeddedBackend:
+    """See `tailrace.backend.contract.Backend`. Made by `open`."""
+
+    def __init__(self, parts: Parts, timeout_s: float, info: opening.HubInfo, gaps: list[str]) -> None:
+        self.info = info
+        self.gaps = gaps
+        """Batches that the last crash of the machine lost, in words; found by this opening."""
+        self._parts: Parts | None = parts
+        self._layout = parts.layout
+        self._writer = Writer(parts)
+        self._committer = Committer(self._writer.carry, timeout_s)
+        self._pid = os.getpid()
+        self.log = EmbeddedLog(parts.layout, self._database, lambda: self._opened().segments)
+        self.table = EmbeddedTable(self._database)
+        self.store = _RemovingStore(self._database, self._submit, parts.layout)
+        _OPEN.add(self)
+
+    @classmethod
+    def open(
+        cls,
+        directory: str | os.PathLike[str],
+        *,
+        sync: str | None = None,
+        segment_bytes: int = SEGMENT_BYTES,
+        lock_timeout_s: float = LOCK_TIMEOUT_S,
+        clock: Clock | None = None,
+        disk: Disk | None = None,
+        boot: str | None = None,
+        reach: Callable[[str], None] = _go_on,
+    ) -> EmbeddedBackend:
+        """Open the hub in a directory, making it where there is none.
+
+        `sync` is `"batch"` (acknowledged means on disk) or `"none"`; a new hub keeps it, an old one must agree.
+        """
+        opening.check_sync(sync)
+        if not SEGMENT_BYTES_MIN <= segment_bytes <= SEGMENT_BYTES_MAX:
+            raise InvalidValue(
+                "segment_bytes", segment_bytes, f"{SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}"
+            )
+        layout = Layout(Path(directory))
+        clock = clock or SystemClock()
+        disk = disk or Disk()
+        boot = boot or opening.boot_id()
+        try:
+            layout.make_directory()
+            locks = Locks(layout.partition_locks, layout.commit_lock)
+        except OSError as error:
+            raise BackendUnavailable(f"{directory} cannot be opened as a hub: {error}") from error
+        try:
+            locks.lock_commit(time.monotonic() + lock_timeout_s)
+            try:
+                info, gaps = _prepare(layout, disk, sync, boot, clock.now_ms())
+            finally:
+                locks.unlock_commit()
+            synchronous = opening.SYNC_POLICIES[info.sync]
+            database = Database(layout.database, layout.pause, synchronous=synchronous)
+            parts = Parts(
+                layout=layout,
+                database=database,
+                locks=locks,
+                wake=WakeFile(layout.wake),
+                segments=Segments(disk),
+                disk=disk,
+                clock=clock,
+                segment_bytes=segment_bytes,
+                syncs=info.sync == "batch",
+                reach=reach,
+            )
+        except (OSError, apsw.Error) as error:
+            locks.close()
+            raise BackendUnavailable(f"{directory} cannot be opened as a hub: {error}") from error
+        except BaseException:
+            locks.close()
+            raise
+        return cls(parts, lock_timeout_s, info, gaps)
+
+    @property
+    def name(self) -> str:
+        """The directory."""
+        return str(self._layout.directory)
+
+    def commit(self, transaction: Transaction) -> list[Range]:
+        """Commit, and say where each append landed; see the contract."""
+        appends = []
+        for partition, records in transaction.appends:
+            if len(records) == 0:
+                raise InvalidValue(f"the number of records for {partition}", 0, "1 or more")
+            appends.append((partition, encode(records)))
+        work = Work(
+            check=lambda connection: check_transaction(connection, transaction),
+            write=lambda connection: write_tables(connection, transaction),
+            appends=tuple(appends),
+        )
+        self._submit(work)
+        return work.ranges
+
+    def follower(self) -> WakeFollower:
+        """A new waiter for commits, by this or any other process."""
+        self._opened()
+        return WakeFollower(self._layout.wake)
+
+    def close(self) -> None:
+        """End all use. Closing again does nothing."""
+        parts, self._parts = self._parts, None
+        _OPEN.discard(self)
+        if parts is not None:
+            parts.segments.clear()
+            parts.database.close()
+            parts.wake.close()
+            parts.locks.close()
+
+    def _opened(self) -> Parts:
+        parts = self._parts
+        if parts is None:
+            raise HubClosed(f"the hub {self._layout.directory} is closed", "open it again")
+        return parts
+
+    def _database(self) -> Database:
+        return self._opened().database
+
+    def _submit(self, work: Work) -> Any:
+        self._opened()
+        return self._committer.submit(work)
+
+    def after_fork(self) -> None:
+        """In a forked child: nothing of the parent's locks, connections and threads is used on."""
+        if self._parts is not None:
+            self._parts.locks.reopen_after_fork()
+            self._parts.database.reopen_after_fork()
+            self._committer.reset()
+
+
+class _RemovingStore(EmbeddedStore):
+    """The store, which also removes the files of what a change deleted."""
+
+    def __init__(
+        self, database: Callable[[], Database], submit: Callable[[Work], Any], layout: Layout
+    ) -> None:
+        super().__init__(database, submit, layout.directory)
+        self._layout = layout
+
+    def commit(self, change: Change) -> int:
+        """Do all of it; see the contract."""
+        version = super().commit(change)
+        if change.delete:
+            _remove_strays(self._layout, self._database())
+        return version
+
+
+def _prepare(
+    layout: Layout, disk: Disk, sync: str | None, boot: str, now_ms: int
+) -> tuple[opening.HubInfo, list[str]]:
+    """Make the hub or begin its next incarnation, under the commit lock."""
+    database = Database(layout.database, layout.pause, synchronous="full")
+    try:
+        info = opening.read_info(database.writer, layout.directory)
+        if info is None:
+            layout.keep_reserve()
+            opening.create(database.writer, sync or "batch", boot, now_ms)
+            disk.sync_directory(layout.directory)
+        gaps = opening.begin_incarnation(database.writer, layout, disk, boot)
+        info = opening.read_info(database.writer, layout.directory)
+        assert info is not None
+        opening.check_sync(sync, info.sync)
+        _remove_strays(layout, database)
+    finally:
+        database.close()
+    return info, gaps
+
+
+def _remove_strays(layout: Layout, database: Database) -> None:
+    # The rows are read after the directories are listed: a partition's directory is made only after its row.
+    listed = layout.listed_numbers()
+    known = {number for (number,) in database.rows("SELECT id FROM partitions")}
+    layout.remove(listed - known)
+
+
+_OPEN: weakref.WeakSet[EmbeddedBackend] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for backend in list(_OPEN):
+        backend.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

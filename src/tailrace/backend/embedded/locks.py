@@ -1,0 +1,167 @@
+"""Locks between the processes of one hub: one per partition, and the commit lock.
+
+Partition locks are byte ranges of one file (open-file-description locks: thousands of them cost one descriptor);
+the commit lock is a `flock` on a file of its own. Both die with the process that holds them. The kernel has no
+timeout for either, so a lock that is taken is waited for by a thread, and the caller waits for the thread: waiting is
+fair, and still ends in time. A holder writes its pid beside its lock, so that whoever gives up can name it.
+
+A forked child shares its parent's open files, and would keep a dead parent's locks held; so it closes them, never
+unlocks them, and opens its own (`reopen_after_fork`).
+
+One thread of a process asks for locks at a time: `Committer` sees to that.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import queue
+import struct
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tailrace.errors import BackendUnavailable
+
+_SLOT_BYTES = 8
+_FLOCK = struct.Struct("hhqqi")
+
+
+class _Wait:
+    """One blocking request for a lock, which outlives the caller that gave up on it."""
+
+    def __init__(self) -> None:
+        self.granted = threading.Event()
+        self.abandoned = False
+        self.error: OSError | None = None
+
+
+class Locks:
+    """The locks of one process on one hub."""
+
+    def __init__(self, partitions: Path, commit: Path) -> None:
+        self._paths = (partitions, commit)
+        self._open()
+
+    def _open(self) -> None:
+        self._mutex = threading.Lock()
+        self._waits: dict[int, _Wait] = {}
+        self._idle: list[queue.SimpleQueue[Callable[[], None] | None]] = []
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        self._partitions, self._commit = (os.open(path, flags, 0o644) for path in self._paths)
+        self._pid = os.getpid().to_bytes(_SLOT_BYTES, "big")
+
+    def reopen_after_fork(self) -> None:
+        """In a forked child: let go of the parent's locks without unlocking them."""
+        os.close(self._partitions)
+        os.close(self._commit)
+        self._open()
+
+    def close(self) -> None:
+        """Close the files, which releases whatever this process still holds."""
+        for calls in self._idle:
+            calls.put(None)
+        os.close(self._partitions)
+        os.close(self._commit)
+
+    def lock_partition(self, slot: int, deadline: float, what: str) -> None:
+        """Take the lock of the partition with this number, or raise `BackendUnavailable` with its holder."""
+        self._take(slot, deadline, what)
+        os.pwrite(self._partitions, self._pid, slot * _SLOT_BYTES)
+
+    def unlock_partition(self, slot: int) -> None:
+        """Release it."""
+        self._release(slot)
+
+    def lock_commit(self, deadline: float) -> None:
+        """Take the commit lock, or raise `BackendUnavailable` with its holder."""
+        self._take(_COMMIT, deadline, "the commit lock")
+        os.pwrite(self._commit, self._pid, 0)
+
+    def unlock_commit(self) -> None:
+        """Release it."""
+        self._release(_COMMIT)
+
+    def _take(self, slot: int, deadline: float, what: str) -> None:
+        if slot not in self._waits and self._try(slot, blocking=False):
+            return
+        with self._mutex:
+            wait = self._waits.get(slot)
+            if wait is None:
+                wait = self._waits[slot] = _Wait()
+                self._in_thread(lambda: self._block(slot, wait))
+            wait.abandoned = False
+        granted = wait.granted.wait(deadline - time.monotonic())
+        with self._mutex:
+            if not granted and not wait.granted.is_set():
+                wait.abandoned = True
+                raise BackendUnavailable(
+                    f"{what} was not free in time",
+                    f"process {self._holder(slot)} holds it",
+                    "see whether that process is stopped; nothing was written",
+                )
+            del self._waits[slot]
+        if wait.error is not None:
+            raise wait.error
+
+    def _try(self, slot: int, *, blocking: bool) -> bool:
+        try:
+            if slot == _COMMIT:
+                fcntl.flock(self._commit, fcntl.LOCK_EX | (0 if blocking else fcntl.LOCK_NB))
+            else:
+                command = fcntl.F_OFD_SETLKW if blocking else fcntl.F_OFD_SETLK
+                fcntl.fcntl(self._partitions, command, _range(fcntl.F_WRLCK, slot))
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES) and not blocking:
+                return False
+            raise
+        return True
+
+    def _release(self, slot: int) -> None:
+        if slot == _COMMIT:
+            fcntl.flock(self._commit, fcntl.LOCK_UN)
+        else:
+            fcntl.fcntl(self._partitions, fcntl.F_OFD_SETLK, _range(fcntl.F_UNLCK, slot))
+
+    def _block(self, slot: int, wait: _Wait) -> None:
+        try:
+            self._try(slot, blocking=True)
+        except OSError as error:
+            wait.error = error
+        with self._mutex:
+            if not wait.abandoned:
+                wait.granted.set()
+                return
+            del self._waits[slot]
+            if wait.error is None:
+                self._release(slot)
+
+    def _in_thread(self, call: Callable[[], None]) -> None:
+        if self._idle:
+            self._idle.pop().put(call)
+            return
+        calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        calls.put(call)
+        idle = self._idle
+
+        def serve() -> None:
+            while (next_call := calls.get()) is not None:
+                next_call()
+                idle.append(calls)
+
+        threading.Thread(target=serve, name="tailrace-lock", daemon=True).start()
+
+    def _holder(self, slot: int) -> int:
+        if slot == _COMMIT:
+            return int.from_bytes(os.pread(self._commit, _SLOT_BYTES, 0), "big")
+        return int.from_bytes(os.pread(self._partitions, _SLOT_BYTES, slot * _SLOT_BYTES), "big")
+
+
+_COMMIT = -1
+"""Stands for the commit lock where a partition's number would."""
+
+
+def _range(kind: int, slot: int) -> bytes:
+    return _FLOCK.pack(kind, os.SEEK_SET, slot * _SLOT_BYTES, _SLOT_BYTES, 0)

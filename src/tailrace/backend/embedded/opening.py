@@ -1,0 +1,157 @@
+"""Opening a hub: making a new one, refusing what cannot be opened, and starting a new incarnation.
+
+A hub's *incarnation* goes up when the machine has crashed or restarted since the hub was last open (the kernel's boot id
+differs from the stored one). Under `sync="none"` a crash may have lost the newest commits and bytes, so whatever was told
+to the outside since the last sync may be gone. Therefore every partition goes on in a new segment at the next
+multiple of 2**32, so that no offset is ever given twice; store versions, which are the epochs of fences, jump as well;
+and batches of active segments whose bytes did not survive become gaps, which are reported.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+
+from tailrace.backend.embedded.database import SCHEMA
+from tailrace.backend.embedded.layout import Layout
+from tailrace.errors import IncompatibleHub, InvalidValue
+from tailrace.log.disk import Disk
+from tailrace.log.index import BatchEntry
+from tailrace.log.segment import Segment
+from tailrace.message import Partition
+
+FORMAT = 1
+SYNC_POLICIES = {"batch": "full", "none": "normal"}
+"""What a hub's sync policy means for SQLite's `synchronous`."""
+
+INCARNATION_OFFSETS = 2**32
+INCARNATION_VERSIONS = 2**40
+
+logger = logging.getLogger("tailrace.hub")
+
+
+class HubInfo(NamedTuple):
+    """What a hub says of itself."""
+
+    hub_id: str
+    format: int
+    sync: str
+    incarnation: int
+    created_ms: int
+
+
+def boot_id() -> str:
+    """The kernel's name for this run of the machine."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def read_info(connection: apsw.Connection, directory: Path) -> HubInfo | None:
+    """What the hub says of itself, None where there is no hub yet; refuses a newer format."""
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'meta'").fetchone()
+    if tables == (0,):
+        return None
+    meta: dict[str, Any] = dict(connection.execute("SELECT name, value FROM meta").fetchall())
+    if meta["format"] > FORMAT:
+        raise IncompatibleHub(
+            f"{directory} is a hub of format {meta['format']}, this Tailrace knows up to {FORMAT}",
+            "open it with the Tailrace that made it, or a newer one",
+        )
+    return HubInfo(
+        meta["hub_id"], meta["format"], meta["sync"], meta["incarnation"], meta["created_ms"]
+    )
+
+
+def create(connection: apsw.Connection, sync: str, boot: str, now_ms: int) -> None:
+    """Make the tables of a new hub. The caller holds the commit lock."""
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(SCHEMA)
+    meta = {
+        "format": FORMAT,
+        "hub_id": uuid.uuid4().hex,
+        "sync": sync,
+        "boot": boot,
+        "incarnation": 1,
+        "created_ms": now_ms,
+        "version": 0,
+        "floor": 0,
+        "touched": 0,
+    }
+    connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+    connection.execute("COMMIT")
+
+
+def check_sync(asked: str | None, stored: str | None = None) -> None:
+    """Refuse an unknown policy, or another than the hub was made with."""
+    if asked is not None and asked not in SYNC_POLICIES:
+        raise InvalidValue("sync", asked, " or ".join(sorted(SYNC_POLICIES)))
+    if asked is not None and stored is not None and asked != stored:
+        raise InvalidValue(
+            "sync", asked, f"{stored}: a hub's policy is set when it is made", "leave it out to open this hub"
+        )
+
+
+def begin_incarnation(
+    connection: apsw.Connection, layout: Layout, disk: Disk, boot: str
+) -> list[str]:
+    """After a restart of the machine, start a new incarnation; returns the gaps found, in words.
+
+    The caller holds the commit lock and no other process has the hub open. Nothing happens on the same boot.
+    """
+    (stored,) = connection.execute("SELECT value FROM meta WHERE name = 'boot'").fetchone()
+    if stored == boot:
+        return []
+    connection.execute("PRAGMA synchronous = full")
+    connection.execute("BEGIN IMMEDIATE")
+    (sync,) = connection.execute("SELECT value FROM meta WHERE name = 'sync'").fetchone()
+    gaps = _drop_lost_batches(connection, layout, disk) if sync == "none" else []
+    connection.execute(
+        "UPDATE partitions SET segment = NULL, next_offset = (end_offset / ?1 + 1) * ?1"
+        " WHERE sealed = 0 AND next_offset > 0",
+        (INCARNATION_OFFSETS,),
+    )
+    connection.execute(
+        "UPDATE segments SET end_offset = (SELECT end_offset FROM partitions WHERE id = partition)"
+        " WHERE end_offset IS NULL"
+    )
+    connection.execute("UPDATE meta SET value = value + 1 WHERE name = 'incarnation'")
+    connection.execute(
+        "UPDATE meta SET value = (value / ?1 + 1) * ?1 WHERE name = 'version'",
+        (INCARNATION_VERSIONS,),
+    )
+    connection.execute("UPDATE meta SET value = ? WHERE name = 'boot'", (boot,))
+    connection.execute("COMMIT")
+    for gap in gaps:
+        logger.warning("%s", gap)
+    return gaps
+
+
+def _drop_lost_batches(connection: apsw.Connection, layout: Layout, disk: Disk) -> list[str]:
+    """Remove the entries of active segments whose bytes a crash has lost, and say which they were."""
+    gaps = []
+    rows = connection.execute(
+        "SELECT p.topic, p.storage, p.number, e.* FROM partitions p JOIN entries e"
+        " ON e.partition = p.id AND e.segment = p.segment ORDER BY e.partition, e.base"
+    ).fetchall()
+    for topic, storage, place, number, *columns, base in rows:
+        partition = Partition(topic, storage, place)
+        entry = BatchEntry(*columns)
+        segment = Segment(layout.partition(partition, number), base, disk)
+        try:
+            damages = segment.verify([entry])
+        except FileNotFoundError:
+            reason = "the file is gone"
+        else:
+            if not damages:
+                continue
+            reason = damages[0].reason
+        last = entry.base + entry.records - 1
+        gaps.append(f"{partition}@{entry.base} to @{last} did not survive the machine's crash: {reason}")
+        connection.execute(
+            "DELETE FROM entries WHERE partition = ? AND base = ?", (number, entry.base)
+        )
+        connection.execute("UPDATE partitions SET entries = entries - 1 WHERE id = ?", (number,))
+    return gaps

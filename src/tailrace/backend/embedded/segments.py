@@ -1,0 +1,39 @@
+"""Open segments, kept for a while: at most `OPEN_MAX`, the least recently used let go first."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from pathlib import Path
+
+from tailrace.log.disk import Disk
+from tailrace.log.segment import Segment
+
+OPEN_MAX = 128
+
+
+class Segments:
+    """Opened segments by partition number and base offset. One in use outlives its place here."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._open: OrderedDict[tuple[int, int], Segment] = OrderedDict()
+        self._mutex = threading.Lock()
+
+    def get(self, number: int, base: int, directory: Path) -> Segment:
+        """The segment, opened or not."""
+        key = (number, base)
+        with self._mutex:
+            segment = self._open.get(key)
+            if segment is None:
+                segment = self._open[key] = Segment(directory, base, self._disk)
+                if len(self._open) > OPEN_MAX:
+                    self._open.popitem(last=False)
+            else:
+                self._open.move_to_end(key)
+            return segment
+
+    def clear(self) -> None:
+        """Let go of all."""
+        with self._mutex:
+            self._open.clear()

@@ -1,0 +1,192 @@
+"""Tables and the store, as rows of `hub.db`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from tailrace.backend.contract import FENCES, Change, Entry, StorageTopic, Transaction
+from tailrace.backend.embedded.committer import Work
+from tailrace.backend.embedded.database import Database
+from tailrace.errors import Conflict, Fenced, UnknownTopic, WatchExpired
+
+REMOVALS_KEPT = 4096
+"""So many removed entries are remembered for `watch`."""
+
+_VERSION = "UPDATE meta SET value = value + 1 WHERE name = 'version' RETURNING value"
+_ABOVE_ALL = "\U0010ffff"
+
+
+class EmbeddedTable:
+    """See `tailrace.backend.contract.Table`."""
+
+    def __init__(self, database: Callable[[], Database]) -> None:
+        self._database = database
+
+    def get(self, table: str, key: bytes) -> bytes | None:
+        """The newest committed value, or None."""
+        rows = self._database().rows(
+            "SELECT value FROM tables WHERE name = ? AND key = ?", (table, key)
+        )
+        return rows[0][0] if rows else None
+
+    def scan(
+        self, table: str, start: bytes = b"", end: bytes | None = None, limit: int = 1000
+    ) -> list[tuple[bytes, bytes]]:
+        """Keys from `start` up to, not including, `end`, in byte order, at most `limit`."""
+        bound, bindings = ("", ()) if end is None else (" AND key < ?", (end,))
+        return self._database().rows(
+            f"SELECT key, value FROM tables WHERE name = ? AND key >= ?{bound} ORDER BY key LIMIT ?",
+            (table, start, *bindings, limit),
+        )
+
+
+class EmbeddedStore:
+    """See `tailrace.backend.contract.Store`."""
+
+    def __init__(
+        self, database: Callable[[], Database], submit: Callable[[Work], Any], directory: Path
+    ) -> None:
+        self._database = database
+        self._submit = submit
+        self._directory = directory
+
+    def get(self, key: str) -> Entry | None:
+        """The entry, or None when it does not exist."""
+        rows = self._database().rows(
+            "SELECT key, value, version FROM store WHERE key = ? AND value IS NOT NULL", (key,)
+        )
+        return Entry(*rows[0]) if rows else None
+
+    def scan(self, prefix: str) -> list[Entry]:
+        """All entries whose key begins with `prefix`, in key order."""
+        rows = self._database().rows(
+            "SELECT key, value, version FROM store"
+            " WHERE key >= ? AND key < ? AND value IS NOT NULL ORDER BY key",
+            (prefix, prefix + _ABOVE_ALL),
+        )
+        return [Entry(*row) for row in rows]
+
+    def commit(self, change: Change) -> int:
+        """Do all of it and return the version that every written entry now has, or raise `Conflict`."""
+        version: int = self._submit(
+            Work(
+                check=lambda connection: _expect(connection, change),
+                write=lambda connection: self._write(connection, change),
+            )
+        )
+        return version
+
+    def watch(self, prefix: str, after: int) -> list[Entry]:
+        """Entries written or removed after version `after`, oldest first."""
+        with self._database().look() as connection:
+            (floor,) = connection.execute("SELECT value FROM meta WHERE name = 'floor'").fetchone()
+            if after < floor:
+                raise WatchExpired(after, floor)
+            rows = connection.execute(
+                "SELECT key, value, version FROM store"
+                " WHERE version > ? AND key >= ? AND key < ? ORDER BY version, key",
+                (after, prefix, prefix + _ABOVE_ALL),
+            ).fetchall()
+        return [Entry(*row) for row in rows]
+
+    def _write(self, connection: apsw.Connection, change: Change) -> int:
+        (version,) = connection.execute(_VERSION).fetchone()
+        for key, value in change.writes.items():
+            connection.execute(
+                "INSERT INTO store VALUES (?, ?, ?)"
+                " ON CONFLICT(key) DO UPDATE SET value = excluded.value, version = excluded.version",
+                (key, value, version),
+            )
+        if any(value is None for value in change.writes.values()):
+            _forget_removals(connection)
+        for storage in change.create:
+            connection.executemany(
+                "INSERT INTO partitions(topic, storage, number) VALUES (?, ?, ?)",
+                ((storage.topic, storage.storage, number) for number in range(storage.partitions)),
+            )
+        for storage in change.seal:
+            self._each(connection, "UPDATE partitions SET sealed = 1", storage)
+        for storage in change.delete:
+            self._delete(connection, storage)
+        return int(version)
+
+    def _each(self, connection: apsw.Connection, statement: str, storage: StorageTopic) -> None:
+        connection.execute(
+            f"{statement} WHERE topic = ? AND storage = ?", (storage.topic, storage.storage)
+        )
+        if connection.changes() == 0:
+            raise UnknownTopic(f"{storage.topic}/{storage.storage}", str(self._directory))
+
+    def _delete(self, connection: apsw.Connection, storage: StorageTopic) -> None:
+        for table in ("segments", "entries"):
+            connection.execute(
+                f"DELETE FROM {table} WHERE partition IN"
+                " (SELECT id FROM partitions WHERE topic = ? AND storage = ?)",
+                (storage.topic, storage.storage),
+            )
+        self._each(connection, "DELETE FROM partitions", storage)
+
+
+def check_transaction(connection: apsw.Connection, transaction: Transaction) -> None:
+    """Raise what forbids a transaction: a stale fence, or a table key that should not be there."""
+    fence = transaction.fence
+    if fence is not None:
+        version = _version(connection, FENCES + fence.name)
+        if version != fence.epoch:
+            raise Fenced(fence.name, fence.epoch, version)
+    for key in transaction.absent:
+        row = connection.execute(
+            "SELECT value FROM tables WHERE name = ? AND key = ?", key
+        ).fetchone()
+        if row is not None:
+            raise Conflict(f"{key.table} {key.key!r}", 0, 1, row[0])
+
+
+def write_tables(connection: apsw.Connection, transaction: Transaction) -> None:
+    """Make the rows of a transaction's table writes."""
+    for (table, key), value in transaction.table.items():
+        if value is None:
+            connection.execute("DELETE FROM tables WHERE name = ? AND key = ?", (table, key))
+        else:
+            connection.execute(
+                "INSERT INTO tables VALUES (?, ?, ?)"
+                " ON CONFLICT(name, key) DO UPDATE SET value = excluded.value",
+                (table, key, value),
+            )
+
+
+def _expect(connection: apsw.Connection, change: Change) -> None:
+    for key, expected in change.expect.items():
+        version = _version(connection, key)
+        if version != expected:
+            row = connection.execute("SELECT value FROM store WHERE key = ?", (key,)).fetchone()
+            raise Conflict(key, expected, version, row[0] if row else None)
+    for storage in change.create:
+        row = connection.execute(
+            "SELECT 1 FROM partitions WHERE topic = ? AND storage = ?", storage[:2]
+        ).fetchone()
+        if row is not None:
+            raise Conflict(f"storage {storage.storage} of topic {storage.topic!r}", 0, 1)
+
+
+def _version(connection: apsw.Connection, key: str) -> int:
+    row = connection.execute(
+        "SELECT version FROM store WHERE key = ? AND value IS NOT NULL", (key,)
+    ).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def _forget_removals(connection: apsw.Connection) -> None:
+    row = connection.execute(
+        "SELECT version FROM store WHERE value IS NULL ORDER BY version DESC LIMIT 1 OFFSET ?",
+        (REMOVALS_KEPT,),
+    ).fetchone()
+    if row is not None:
+        connection.execute("DELETE FROM store WHERE value IS NULL AND version <= ?", row)
+        connection.execute("UPDATE meta SET value = ? WHERE name = 'floor'", row)
+
+

@@ -1,0 +1,63 @@
+"""Waking followers: a committer touches one file, and whoever waits is told by the kernel.
+
+The file is touched after COMMIT has returned, so what was committed is visible to whoever wakes. (Watching the
+database's own files would wake too early: they are written before a commit is visible.)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+from pathlib import Path
+
+_IN_ATTRIB = 0x4
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class WakeFile:
+    """The file, as committers hold it."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def touch(self) -> None:
+        """Wake every follower of every process."""
+        os.utime(self._descriptor)
+
+    def close(self) -> None:
+        """Close it."""
+        os.close(self._descriptor)
+
+
+class WakeFollower:
+    """The file, as one follower watches it (see `tailrace.backend.contract.Follower`)."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = _libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+        if self._descriptor < 0:
+            raise OSError(ctypes.get_errno(), "no inotify instance could be had (fs.inotify limits)")
+        if _libc.inotify_add_watch(self._descriptor, os.fsencode(path), _IN_ATTRIB) < 0:
+            number = ctypes.get_errno()
+            os.close(self._descriptor)
+            raise OSError(number, os.strerror(number), str(path))
+        self._poll = select.poll()
+        self._poll.register(self._descriptor, select.POLLIN)
+
+    def arm(self) -> None:
+        """Forget the touches so far."""
+        try:
+            while os.read(self._descriptor, 4096):
+                pass
+        except BlockingIOError:
+            return
+
+    def wait(self, timeout_s: float) -> bool:
+        """True after a touch since `arm`."""
+        return bool(self._poll.poll(max(0.0, timeout_s) * 1000))
+
+    def close(self) -> None:
+        """Close it."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1

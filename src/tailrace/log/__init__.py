@@ -1,0 +1,1 @@
+"""Records as bytes and as columns, and the segment files that hold them."""

@@ -1,0 +1,177 @@
+"""Many records at once: Arrow columns to the bytes of a log and back.
+
+`encode` and `decode` choose between the plain loop of `tailrace.log.record` and the arrays of
+`tailrace.log.vectors`, which make and read the same bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tailrace.errors import InvalidValue
+from tailrace.log.record import (
+    MODES,
+    OPS,
+    Buffer,
+    Encoded,
+    Positions,
+    Record,
+    batch_too_large,
+    decode_records,
+    encode_records,
+    scan_positions,
+)
+from tailrace.log.schema import HEADERS, SCHEMA, TIMESTAMP, from_records, records_of
+from tailrace.log.vectors import decode_columns, encode_columns, refuse_nulls
+
+__all__ = [
+    "FEW",
+    "HEADERS",
+    "SCHEMA",
+    "decode",
+    "encode",
+    "from_records",
+    "normalise",
+    "records_of",
+    "split",
+]
+
+FEW = 256
+"""Below so many records a tuple of them is faster than columns."""
+
+_FEW_ROWS = 96
+"""Below so many rows the plain loop beats arrays, its detour over records included."""
+
+_BINARY = "binary, large_binary, binary_view, string, large_string, string_view"
+_COLUMNS = ("key", "value", "timestamp", "headers", "mode", "op")
+
+
+def encode(records: tuple[Record, ...] | pa.RecordBatch) -> Encoded:
+    """The bytes of records in either form, by the faster path. Their offsets are ignored.
+
+    A mode, op, timestamp or header that has no encoding, and a null value, are `InvalidValue`; more
+    than `BATCH_BYTES_MAX` is `MessageTooLarge`.
+    """
+    if isinstance(records, pa.RecordBatch):
+        few = records.num_rows < _FEW_ROWS
+        return encode_records(records_of(records)) if few else encode_columns(records)
+    few = len(records) < FEW
+    return encode_records(records) if few else encode_columns(from_records(records))
+
+
+def decode(data: Buffer, positions: Positions | None = None) -> pa.RecordBatch:
+    """The records of `data`, which must begin and end with whole ones, or `DamagedRecord`.
+
+    `positions` only save work: unless each leads to the next, they are found again by walking.
+    """
+    if positions is not None and len(positions) >= _FEW_ROWS:
+        batch = decode_columns(data, positions)
+        if batch is not None:
+            return batch
+    positions = scan_positions(data)
+    batch = decode_columns(data, positions) if len(positions) >= _FEW_ROWS else None
+    return from_records(decode_records(data)) if batch is None else batch
+
+
+def split(
+    batch: pa.RecordBatch, partitions: npt.NDArray[np.int64], count: int
+) -> list[tuple[int, pa.RecordBatch, npt.NDArray[np.int64]]]:
+    """The rows of a batch by their partition, below `count`, each part in the order of the batch.
+
+    A part is its partition, its rows and their indices in `batch`. No part is empty.
+    """
+    # Arrays of 16-bit numbers are sorted by radix, several times faster than wider ones.
+    order = np.argsort(partitions.astype(np.uint16), kind="stable")
+    ends = np.cumsum(np.bincount(partitions, minlength=count)).tolist()
+    ordered = batch.take(order)
+    return [
+        (partition, ordered.slice(start, end - start), order[start:end])
+        for partition, (start, end) in enumerate(zip([0, *ends], ends, strict=False))
+        if start < end
+    ]
+
+
+def normalise(batch: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
+    """A user's batch in `SCHEMA`, its offsets 0.
+
+    It has a column value and may have key, timestamp, headers, mode and op, in any order. A row
+    without a timestamp gets `now_ms`. A column of another name or type, and a null where there must
+    be something, is an `InvalidValue` that names it and what is valid.
+    """
+    names = batch.schema.names
+    for name in names:
+        if name not in _COLUMNS or names.count(name) > 1:
+            raise InvalidValue("a column", name, f"{', '.join(_COLUMNS)}, each once")
+    given = dict(zip(names, batch.columns, strict=True))
+    if "value" not in given:
+        raise InvalidValue("columns", names, f"value, and any of {', '.join(_COLUMNS)}")
+    count = batch.num_rows
+    value = _as_binary("value", given["value"])
+    refuse_nulls("value", value)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(np.zeros(count, np.int64)),
+            _as_timestamp(given.get("timestamp"), count, now_ms),
+            _as_code("mode", given.get("mode"), count, MODES),
+            _as_code("op", given.get("op"), count, OPS),
+            _as_binary("key", given.get("key", pa.nulls(count))),
+            _as_headers(given.get("headers"), count),
+            value,
+        ],
+        schema=SCHEMA,
+    )
+
+
+def _as_binary(name: str, column: pa.Array[Any]) -> pa.Array[Any]:
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not (_is_text(kind) or pa.types.is_null(kind)):
+        raise InvalidValue(f"the type of column {name!r}", str(column.type), _BINARY)
+    try:
+        return column.cast(pa.binary())
+    except pa.ArrowInvalid as error:  # more bytes than 32-bit offsets reach
+        raise batch_too_large(column.nbytes) from error
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return str(kind) in _BINARY.split(", ") or pa.types.is_fixed_size_binary(kind)
+
+
+def _as_timestamp(column: pa.Array[Any] | None, count: int, now_ms: int) -> pa.Array[Any]:
+    if column is None or pa.types.is_null(column.type):
+        return pa.array(np.full(count, now_ms, np.int64)).view(TIMESTAMP)
+    if pa.types.is_int64(column.type):
+        column = column.view(pa.timestamp("ms"))
+    elif not pa.types.is_timestamp(column.type):
+        valid = "timestamp of any unit and zone, int64 milliseconds since 1970 UTC"
+        raise InvalidValue("the type of column 'timestamp'", str(column.type), valid)
+    try:
+        # Only seconds can overflow, and only finer units than milliseconds lose anything.
+        column = column.cast(TIMESTAMP, safe=column.type.unit == "s")
+    except pa.ArrowInvalid as error:
+        raise InvalidValue("column 'timestamp'", str(error), "1970 to 9999") from error
+    return column.fill_null(pa.scalar(now_ms, TIMESTAMP)) if column.null_count else column
+
+
+def _as_code(name: str, column: pa.Array[Any] | None, count: int, valid: str) -> pa.Array[Any]:
+    if column is None:
+        return pa.array(np.zeros(count, np.uint8))
+    if not pa.types.is_integer(column.type):
+        raise InvalidValue(f"the type of column {name!r}", str(column.type), "any integer")
+    refuse_nulls(name, column)
+    try:
+        return column.cast(pa.uint8())
+    except pa.ArrowInvalid as error:
+        raise InvalidValue(f"column {name!r}", str(error), valid) from error
+
+
+def _as_headers(column: pa.Array[Any] | None, count: int) -> pa.Array[Any]:
+    if column is None or pa.types.is_null(column.type):
+        return pa.nulls(count, HEADERS)
+    kind = column.type
+    if not (pa.types.is_map(kind) and _is_text(kind.key_type) and _is_text(kind.item_type)):
+        raise InvalidValue("the type of column 'headers'", str(kind), "map<string, binary>")
+    return column.cast(HEADERS)

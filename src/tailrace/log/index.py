@@ -1,0 +1,124 @@
+"""The index of a segment: its batch entries, once there are too many of them to stay in `hub.db`.
+
+An `.index` file is a sequence of blocks, each written once and checksummed. All numbers are big-endian.
+
+    block   magic "TRIX"   4 bytes
+            count          4 bytes   entries in the block
+            first offset   8 bytes   base offset of the first entry
+            checksum       4 bytes   CRC-32 of the entries' bytes
+            (zero)         4 bytes
+            entries        count x 56 bytes, as `ENTRY`
+
+Blocks let a reader find an offset by walking a few headers, and let a writer add entries without touching older
+ones: bytes after the length that `hub.db` names do not exist.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tailrace.log.disk import Disk
+
+MAGIC = b"TRIX"
+_HEADER = struct.Struct(">4sIqII")
+ENTRY = np.dtype(
+    [
+        ("base", ">i8"),
+        ("records", ">u4"),
+        ("ordinal", ">u4"),
+        ("position", ">u4"),
+        ("bytes", ">u4"),
+        ("first_timestamp", ">i8"),
+        ("last_timestamp", ">i8"),
+        ("appended_ms", ">i8"),
+        ("crc", ">u4"),
+        ("reserved", ">u4"),
+    ]
+)
+
+
+class BatchEntry(NamedTuple):
+    """Which bytes of a segment are which offsets. `base + records` is the first offset after the batch."""
+
+    base: int
+    records: int
+    ordinal: int
+    position: int
+    bytes: int
+    first_timestamp: int
+    last_timestamp: int
+    appended_ms: int
+    crc: int
+
+
+class DamagedIndex(ValueError):
+    """An `.index` file is not as it was written."""
+
+
+class _Block(NamedTuple):
+    first_offset: int
+    position: int
+    entries: int
+    crc: int
+
+
+def encode_block(entries: Sequence[BatchEntry]) -> bytes:
+    """The bytes of one block."""
+    rows = np.array([(*entry, 0) for entry in entries], dtype=ENTRY).tobytes()
+    return _HEADER.pack(MAGIC, len(entries), entries[0].base, zlib.crc32(rows), 0) + rows
+
+
+class IndexReader:
+    """Finds entries in one `.index` file. Knows the blocks it has walked; holds one block in memory."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._blocks: list[_Block] = []
+        self._walked_bytes = 0
+        self._held: tuple[int, npt.NDArray[np.void]] | None = None
+
+    def entries(self, descriptor: int, index_bytes: int, offset: int) -> list[BatchEntry]:
+        """Entries from the one that holds `offset` (or the next) to the end of its block; [] past the last.
+
+        `index_bytes` is the committed length. Raises `DamagedIndex`.
+        """
+        self._walk(descriptor, index_bytes)
+        number = max(0, bisect_right(self._blocks, offset, key=lambda block: block.first_offset) - 1)
+        while number < len(self._blocks) and self._blocks[number].position < index_bytes:
+            rows = self._rows(descriptor, number)
+            first = int(np.searchsorted(rows["base"] + rows["records"], offset, side="right"))
+            if first < len(rows):
+                return [BatchEntry(*row[:-1]) for row in rows[first:].tolist()]
+            number += 1
+        return []
+
+    def _walk(self, descriptor: int, index_bytes: int) -> None:
+        while self._walked_bytes < index_bytes:
+            position = self._walked_bytes
+            header = self._disk.read(descriptor, _HEADER.size, position)
+            if len(header) < _HEADER.size:
+                raise DamagedIndex(f"it ends at {position + len(header)}, not at {index_bytes}")
+            magic, count, first_offset, crc, _ = _HEADER.unpack(header)
+            if magic != MAGIC:
+                raise DamagedIndex(f"no block begins at byte {position}")
+            self._blocks.append(_Block(first_offset, position, count, crc))
+            self._walked_bytes += _HEADER.size + count * ENTRY.itemsize
+
+    def _rows(self, descriptor: int, number: int) -> npt.NDArray[np.void]:
+        if self._held is not None and self._held[0] == number:
+            return self._held[1]
+        block = self._blocks[number]
+        size = block.entries * ENTRY.itemsize
+        data = self._disk.read(descriptor, size, block.position + _HEADER.size)
+        if len(data) != size or zlib.crc32(data) != block.crc:
+            raise DamagedIndex(f"the block at byte {block.position} fails its checksum")
+        rows = np.frombuffer(data, dtype=ENTRY)
+        self._held = (number, rows)
+        return rows

@@ -1,0 +1,64 @@
+"""Records as Arrow columns: their schema, and the way from and to single records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tailrace.log.record import Record
+
+TIMESTAMP = pa.timestamp("ms", "UTC")
+HEADERS = pa.map_(pa.string(), pa.binary())
+_FIELDS: list[pa.Field[Any]] = [
+    pa.field("offset", pa.int64(), nullable=False),
+    pa.field("timestamp", TIMESTAMP, nullable=False),
+    pa.field("mode", pa.uint8(), nullable=False),
+    pa.field("op", pa.uint8(), nullable=False),
+    pa.field("key", pa.binary()),
+    pa.field("headers", HEADERS),
+    pa.field("value", pa.binary(), nullable=False),
+]
+SCHEMA = pa.schema(_FIELDS)
+"""Records in columns. No key and no headers are null; a value never is."""
+
+
+def from_records(records: Sequence[Record]) -> pa.RecordBatch:
+    """Records as a batch in `SCHEMA`."""
+    if not records:
+        return pa.RecordBatch.from_pylist([], schema=SCHEMA)
+    offsets, timestamps, modes, ops, keys, headers, values = zip(*records, strict=True)
+    maps = [list(block.items()) if block else None for block in headers] if any(headers) else None
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(np.fromiter(offsets, np.int64, len(records))),
+            pa.array(np.fromiter(timestamps, np.int64, len(records))).view(TIMESTAMP),
+            pa.array(np.fromiter(modes, np.uint8, len(records))),
+            pa.array(np.fromiter(ops, np.uint8, len(records))),
+            pa.array(keys, pa.binary()),
+            pa.nulls(len(records), HEADERS) if maps is None else pa.array(maps, HEADERS),
+            pa.array(values, pa.binary()),
+        ],
+        schema=SCHEMA,
+    )
+
+
+def records_of(batch: pa.RecordBatch) -> list[Record]:
+    """The rows of a batch in `SCHEMA`, as records."""
+    headers: list[dict[str, bytes] | None] = [None] * batch.num_rows
+    if batch["headers"].null_count < batch.num_rows:
+        headers = [dict(pairs) if pairs else None for pairs in batch["headers"].to_pylist()]
+    rows = zip(
+        batch["offset"].to_numpy().tolist(),
+        batch["timestamp"].view(pa.int64()).to_numpy().tolist(),
+        batch["mode"].to_numpy().tolist(),
+        batch["op"].to_numpy().tolist(),
+        batch["key"].to_pylist(),
+        headers,
+        batch["value"].to_pylist(),
+        strict=True,
+    )
+    return list(map(partial(tuple.__new__, Record), rows))

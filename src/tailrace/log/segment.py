@@ -1,0 +1,165 @@
+"""One segment of a partition: the files that hold a run of its records.
+
+    00000000000000000042.log         records one after another, and nothing else, in the record format
+    00000000000000000042.positions   4 bytes a record, big-endian: where in .log it begins
+    00000000000000000042.index       batch entries that no longer stand in hub.db (see `index`)
+
+The name is the base offset. Only bytes that a committed batch entry names exist; what lies behind them is left
+from a write that never committed, and is written over. Files are never truncated, so a reader is never disturbed.
+Positions are derived: where they are missing or wrong they are found again from the records.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tailrace.log.columns import decode
+from tailrace.log.disk import Buffer, Disk
+from tailrace.log.index import BatchEntry, IndexReader, encode_block
+from tailrace.log.record import DamagedRecord
+
+POSITION_BYTES = 4
+SEGMENT_BYTES_MAX = 2**32 - 1
+"""A position is 4 bytes, so a segment ends before 4 GiB."""
+
+
+class Damage(NamedTuple):
+    """A batch whose bytes are not what was committed."""
+
+    entry: BatchEntry
+    reason: str
+
+
+def segment_name(base: int) -> str:
+    """The file name, without its ending, of the segment that begins at an offset."""
+    return f"{base:020d}"
+
+
+class Segment:
+    """The files of one segment, opened when first used and closed with the last reference to it."""
+
+    def __init__(self, directory: Path, base: int, disk: Disk) -> None:
+        self.directory = directory
+        self.base = base
+        self._disk = disk
+        self._descriptors: dict[str, int] = {}
+        self._opening = threading.Lock()
+        self._index = IndexReader(disk)
+
+    @property
+    def log_path(self) -> Path:
+        """Where the records are."""
+        return self.directory / f"{segment_name(self.base)}.log"
+
+    def create(self) -> bool:
+        """Make the files where they are missing; True when any was, so the directory is to be synced."""
+        created = False
+        for ending in (".log", ".positions"):
+            created |= self._open(ending, os.O_CREAT)
+        return created
+
+    def log_bytes(self) -> int:
+        """The length of the log file, committed or not."""
+        return os.fstat(self._descriptor(".log")).st_size
+
+    def write(self, entry: BatchEntry, data: Buffer, positions: np.ndarray[tuple[int], np.dtype[np.uint32]]) -> None:
+        """Write a batch where its entry says. It exists only once the entry is committed."""
+        self._disk.write(self._descriptor(".log"), data, entry.position)
+        absolute = (positions + np.uint32(entry.position)).astype(">u4").tobytes()
+        self._disk.write(self._descriptor(".positions"), absolute, entry.ordinal * POSITION_BYTES)
+
+    def sync(self) -> None:
+        """Return when the records are on the device."""
+        self._disk.sync(self._descriptor(".log"))
+
+    def sync_positions(self) -> None:
+        """Return when the positions are on the device; worth it once, when the segment is full."""
+        self._disk.sync(self._descriptor(".positions"))
+
+    def sync_index(self) -> None:
+        """Return when the folded entries are on the device."""
+        self._disk.sync(self._descriptor(".index"))
+
+    def read(self, entries: Sequence[BatchEntry]) -> tuple[pa.RecordBatch | None, Damage | None]:
+        """The records of neighbouring batches up to the first damaged one, which is named."""
+        first = entries[0]
+        size = entries[-1].position + entries[-1].bytes - first.position
+        data = self._disk.read(self._descriptor(".log"), size, first.position)
+        good, damage = self._verified(data, entries)
+        if not good:
+            return None, damage
+        last = entries[good - 1]
+        count = last.ordinal + last.records - first.ordinal
+        raw = self._disk.read(
+            self._descriptor(".positions"), count * POSITION_BYTES, first.ordinal * POSITION_BYTES
+        )
+        positions = None
+        if len(raw) == count * POSITION_BYTES:
+            positions = (np.frombuffer(raw, ">u4") - first.position).astype(np.uint32)
+        end = last.position + last.bytes - first.position
+        try:
+            return decode(data if end == len(data) else data[:end], positions), damage
+        except DamagedRecord as damaged:
+            return None, Damage(first, str(damaged))
+
+    def verify(self, entries: Sequence[BatchEntry]) -> list[Damage]:
+        """Every damaged batch among neighbouring ones."""
+        damages = []
+        for entry in entries:
+            _, damage = self.read([entry])
+            if damage is not None:
+                damages.append(damage)
+        return damages
+
+    def fold(self, entries: Sequence[BatchEntry], index_bytes: int) -> int:
+        """Write entries behind the first `index_bytes` of the index and return its new length."""
+        block = encode_block(entries)
+        if self._open(".index", os.O_CREAT):
+            self._disk.sync_directory(self.directory)
+        self._disk.write(self._descriptor(".index"), block, index_bytes)
+        return index_bytes + len(block)
+
+    def folded(self, index_bytes: int, offset: int) -> list[BatchEntry]:
+        """Folded entries from the one that holds `offset` on, as many as one block has; [] past the last."""
+        with self._opening:
+            descriptor = self._descriptor(".index")
+            return self._index.entries(descriptor, index_bytes, offset)
+
+    def _verified(self, data: bytes, entries: Sequence[BatchEntry]) -> tuple[int, Damage | None]:
+        view = memoryview(data)
+        origin = entries[0].position
+        for number, entry in enumerate(entries):
+            begin = entry.position - origin
+            batch = view[begin : begin + entry.bytes]
+            if len(batch) < entry.bytes:
+                return number, Damage(entry, f"the file ends {entry.bytes - len(batch)} bytes early")
+            if zlib.crc32(batch) != entry.crc:
+                return number, Damage(entry, "the checksum does not match")
+        return len(entries), None
+
+    def _descriptor(self, ending: str) -> int:
+        descriptor = self._descriptors.get(ending)
+        if descriptor is None:
+            self._open(ending, 0)
+            descriptor = self._descriptors[ending]
+        return descriptor
+
+    def _open(self, ending: str, flags: int) -> bool:
+        if ending in self._descriptors:
+            return False
+        path = self.directory / (segment_name(self.base) + ending)
+        created = bool(flags & os.O_CREAT) and not path.exists()
+        self._descriptors[ending] = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o644)
+        return created
+
+    def __del__(self) -> None:
+        for descriptor in self._descriptors.values():
+            os.close(descriptor)

@@ -1,0 +1,239 @@
+"""Values to bytes and back.
+
+Bytes stay as they are, text is UTF-8, everything else is JSON: msgspec structs, dataclasses,
+typed dicts, lists, numbers; pydantic models by their own methods. A topic has one content type; a
+message of another one carries a `content-type` header, so that plain records stay plain.
+
+JSON has no NaN and no infinity: an untyped topic stores them as null, a typed one refuses them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from functools import lru_cache
+from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
+
+import msgspec
+
+from tailrace.errors import DecodeError, EncodeError, InvalidValue
+from tailrace.message import Message
+
+T = TypeVar("T")
+
+BYTES: Final = "application/octet-stream"
+TEXT: Final = "text/plain; charset=utf-8"
+JSON: Final = "application/json"
+
+CONTENT_TYPE: Final = "content-type"
+"""The header of a message whose content type is not its topic's."""
+
+_PATH_DEPTH_MAX: Final = 32
+_UNWRITTEN: Final = "nothing was written"
+_to_json = msgspec.json.Encoder().encode
+
+
+class _Codec(NamedTuple):
+    """Both ways of one form; a checked one must decode what it encodes before it is stored."""
+
+    name: str
+    content_type: str
+    encode: Callable[[Any], bytes]
+    decode: Callable[[bytes], Any]
+    checked: bool = False
+
+
+_BYTES = _Codec("bytes", BYTES, bytes, bytes)
+_TEXT = _Codec("UTF-8 text", TEXT, str.encode, bytes.decode)
+_JSON = _Codec("JSON", JSON, _to_json, msgspec.json.Decoder().decode)
+
+
+class Payload(Generic[T]):
+    """How the values of one topic become bytes and values again.
+
+    With a type, values must be of it, and only what decodes as it again is encoded; decoding goes
+    by the type alone. Without one, each value is stored by its own kind and comes back as that
+    kind: the header says which, or else the topic's content type, which is JSON unless it was
+    created otherwise.
+    """
+
+    __slots__ = ("_accepted", "_codec", "_plain", "content_type", "kind")
+
+    @overload
+    def __init__(
+        self: Payload[Any], kind: None = None, content_type: str | None = None
+    ) -> None: ...
+    @overload
+    def __init__(self, kind: type[T], content_type: str | None = None) -> None: ...
+    def __init__(self, kind: Any = None, content_type: str | None = None) -> None:
+        """`content_type` is the one the topic already has; without it the type decides."""
+        typed = kind is not None and kind is not Any and kind is not object
+        self._codec = _codec_for(kind) if typed else None
+        self._accepted = _accepted_classes(kind) if typed else (object,)
+        self.kind = self._codec.name if self._codec else "untyped"
+        self.content_type = content_type or (self._codec.content_type if self._codec else JSON)
+        self._plain = _codec_named(self.content_type).content_type
+
+    def __repr__(self) -> str:
+        return f"<Payload {self.kind}, {self.content_type}>"
+
+    def encode(self, value: T, where: str) -> tuple[bytes, str | None]:
+        """The bytes of a value, and its content type where that is not the topic's.
+
+        `where` names the topic in the `EncodeError` of a value that is null, of another type, or
+        has something in it that does not encode.
+        """
+        if value is None:
+            valid = self.kind if self._codec else "bytes, str, or what JSON can hold"
+            raise EncodeError(f"a null payload for {where}", f"valid: {valid}", _UNWRITTEN)
+        if not isinstance(value, self._accepted):
+            found = type(value).__name__
+            raise EncodeError(f"{where} takes {self.kind}, not {found}", _UNWRITTEN)
+        codec = self._codec or _codec_of(value)
+        try:
+            data = codec.encode(value)
+        except Exception as error:  # of any kind: models run code of their own
+            problem = f"{type(value).__name__} does not encode: {_first_unencodable(value, error)}"
+            raise EncodeError(f"{where}: {problem}", _UNWRITTEN) from error
+        if codec.checked:
+            try:
+                codec.decode(data)
+            except Exception as error:
+                problem = f"takes {self.kind}, and this one would not decode: {_reason(error)}"
+                raise EncodeError(f"{where} {problem}", _UNWRITTEN) from error
+        return data, None if codec.content_type == self._plain else codec.content_type
+
+    def encode_many(
+        self, values: Sequence[T], where: str
+    ) -> tuple[list[bytes], list[str | None] | None]:
+        """`encode` of each; None for the content types where none differs from the topic's."""
+        if self._plain == BYTES and self._codec in (None, _BYTES):
+            raw: list[Any] = list(values)
+            if set(map(type, raw)) <= {bytes}:
+                return raw, None
+        encoded = []
+        for index, value in enumerate(values):
+            try:
+                encoded.append(self.encode(value, where))
+            except EncodeError as error:
+                raise EncodeError(f"message {index} of {len(values)}: {error}") from error.__cause__
+        kinds = [content_type for _, content_type in encoded]
+        return [data for data, _ in encoded], kinds if any(kinds) else None
+
+    def decode(self, data: bytes, where: str, content_type: str | None = None) -> T:
+        """The value of a payload; `content_type` is the message's own, where it has one.
+
+        `DecodeError` names `where` (its position), the type, and what is wrong at which place.
+        """
+        codec = self._codec or _codec_named(content_type or self.content_type)
+        try:
+            value: T = codec.decode(data)
+        except Exception as error:
+            raise DecodeError(where, codec.name, _reason(error)) from error
+        return value
+
+    def decode_message(self, message: Message[T]) -> T:
+        """`decode` for a `Message`, which calls this on the first use of its value."""
+        header = message.headers.get(CONTENT_TYPE) if message.headers else None
+        content_type = None if header is None else header.decode("ascii", "replace")
+        try:
+            return self.decode(message.data, "", content_type)
+        except DecodeError as error:
+            # The position is put in writing only here: most messages decode.
+            raise DecodeError(message.id, error.kind, error.reason) from error.__cause__
+
+
+def _codec_for(kind: Any) -> _Codec:
+    if kind is bytes:
+        return _BYTES
+    if kind is str:
+        return _Codec("str", TEXT, str.encode, bytes.decode)
+    name = kind.__name__ if isinstance(kind, type) else repr(kind).replace("typing.", "")
+    if hasattr(kind, "model_validate_json"):
+        return _Codec(name, JSON, _pydantic_json, kind.model_validate_json, checked=True)
+    try:
+        return _Codec(name, JSON, _to_json, msgspec.json.Decoder(kind).decode, checked=True)
+    except (TypeError, ValueError, NameError) as error:
+        raise InvalidValue("payload type", kind, "what msgspec can decode", str(error)) from error
+
+
+def _codec_of(value: object) -> _Codec:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return _BYTES
+    if isinstance(value, str):
+        return _TEXT
+    if hasattr(value, "model_dump_json"):
+        return _Codec(type(value).__name__, JSON, _pydantic_json, _JSON.decode)
+    return _JSON
+
+
+@lru_cache(maxsize=256)
+def _codec_named(content_type: str) -> _Codec:
+    media = content_type.partition(";")[0].strip().lower()
+    if media == JSON or media.endswith("+json"):
+        return _JSON
+    return _TEXT if media.startswith("text/") else _BYTES
+
+
+def _pydantic_json(value: Any) -> bytes:
+    text: str = value.model_dump_json()
+    return text.encode()
+
+
+def _accepted_classes(kind: Any) -> tuple[type, ...]:
+    """The classes a value of an annotation may have; `object` where only decoding can tell."""
+    origin = typing.get_origin(kind)
+    if origin is typing.Annotated:
+        return _accepted_classes(kind.__origin__)
+    if origin in (typing.Union, types.UnionType):
+        return tuple(c for part in typing.get_args(kind) for c in _accepted_classes(part))
+    if typing.is_typeddict(origin or kind):
+        return (dict,)
+    if kind is bytes:
+        return (bytes, bytearray, memoryview)
+    if kind is float:
+        return (float, int)
+    found = origin or kind
+    return (found,) if isinstance(found, type) else (object,)
+
+
+def _reason(error: Exception) -> str:
+    """What an error says, without the input that pydantic would print."""
+    details = getattr(error, "errors", None)
+    if not callable(details):
+        return str(error) or type(error).__name__
+    first = details()[0]
+    path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in first["loc"])
+    return f"{first['msg']} - at `${path}`" if path else str(first["msg"])
+
+
+def _first_unencodable(value: object, error: Exception) -> str:
+    """Why encoding fails, and where in the value it fails first."""
+    path = ""
+    for _ in range(_PATH_DEPTH_MAX):
+        for step, child in _children(value):
+            try:
+                _to_json(child)
+            except Exception as deeper:
+                value, error, path = child, deeper, path + step
+                break
+        else:
+            break
+    return f"{_reason(error)} - at `${path}`" if path else _reason(error)
+
+
+def _children(value: object) -> Iterator[tuple[str, object]]:
+    if isinstance(value, Mapping):
+        for key, child in value.items():
+            yield f".{key}", child
+    elif isinstance(value, (list, tuple, Set)):
+        for index, child in enumerate(value):
+            yield f"[{index}]", child
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            yield f".{name}", getattr(value, name)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield f".{field.name}", getattr(value, field.name)

@@ -1,0 +1,293 @@
+"""Every setting once: its name, default, bounds and meaning, and where its value comes from.
+
+A flag wins over the environment, the environment over a file, a file over the default. The file is
+the nearest `tailrace.toml`, or `pyproject.toml` with a `[tool.tailrace]` table, from the current
+directory upward. Each setting is also `TAILRACE_SECTION__KEY`, and `TAILRACE_HUB` is short for
+`TAILRACE_HUB__PATH`. What is unknown or out of bounds is a `ConfigError` that names its origin.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final, NamedTuple, get_type_hints
+
+from tailrace.duration import format_duration, parse_duration
+from tailrace.errors import ConfigError, InvalidValue
+from tailrace.size import format_size, parse_size
+
+_SWITCHES: Final = {"true": True, "1": True, "false": False, "0": False}
+_VARIABLE: Final = re.compile(r"TAILRACE_([A-Z0-9]\w*?)__(\w+)", re.ASCII)
+_SHORT_VARIABLES: Final = {"TAILRACE_HUB": "hub.path"}
+
+
+class Sync(StrEnum):
+    """When an acknowledged record is on the disk."""
+
+    BATCH = "batch"
+    NONE = "none"
+
+
+def _parse_switch(value: object, what: str) -> bool:
+    found = value if isinstance(value, bool) else _SWITCHES.get(str(value).lower())
+    if found is None:
+        raise InvalidValue(what, value, "true or false")
+    return found
+
+
+def _parse_sync(value: object, what: str) -> Sync:
+    if value not in list(Sync):
+        raise InvalidValue(what, value, "batch or none")
+    return Sync(str(value))
+
+
+def _parse_path(value: object, what: str) -> str:
+    text = os.fspath(value) if isinstance(value, (str, os.PathLike)) else ""
+    if not text or "\0" in text:
+        raise InvalidValue(what, value, "a directory")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a setting may be: how it is read from any source, written, and what is valid."""
+
+    parse: Callable[[object, str], Any]
+    format: Callable[[Any], str]
+    valid: str
+    low: Any = None
+    high: Any = None
+
+    def read(self, value: object, name: str) -> Any:
+        """The value of the setting `name`, or an `InvalidValue`."""
+        parsed = self.parse(value, name)
+        if self.low is not None and not self.low <= parsed <= self.high:
+            raise InvalidValue(name, value, self.valid)
+        return parsed
+
+
+def _size(low: str, high: str) -> Kind:
+    bounds = parse_size(low), parse_size(high)
+    return Kind(parse_size, format_size, f"{low} to {high}", *bounds)
+
+
+def _duration(low: str, high: str) -> Kind:
+    bounds = parse_duration(low), parse_duration(high)
+    return Kind(parse_duration, format_duration, f"{low} to {high}", *bounds)
+
+
+_PATH: Final = Kind(_parse_path, str, "a directory; in a file, relative to that file")
+_SWITCH: Final = Kind(_parse_switch, lambda value: str(value).lower(), "true or false")
+_SYNC: Final = Kind(_parse_sync, str, "batch or none")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubSettings:
+    """The section `hub`. Each setting is a type, what it may be, its meaning and its default."""
+
+    path: Annotated[str, _PATH, "Where the hub lives."] = "tailrace-data"
+    sync: Annotated[
+        Sync,
+        _SYNC,
+        "What a push waits for, decided when a hub is created: `batch`, that it is on the disk; "
+        "`none`, that it outlives the process, though not a crash of the machine.",
+    ] = Sync.BATCH
+    auto_create: Annotated[
+        bool, _SWITCH, "Whether a push to an unknown topic creates the topic."
+    ] = False
+    lock_timeout: Annotated[
+        timedelta,
+        _duration("1ms", "1h"),
+        "How long a write waits for other processes before it is `BackendUnavailable`.",
+    ] = timedelta(seconds=10)
+    message_bytes_max: Annotated[
+        int, _size("1B", "1GiB"), "The largest message, headers included."
+    ] = 1 << 20
+    key_bytes_max: Annotated[int, _size("1B", "1MiB"), "The largest key."] = 64 << 10
+    segment_bytes: Annotated[
+        int,
+        _size("64B", "4294967295B"),
+        "A segment file that would grow beyond this is followed by a new one.",
+    ] = 1 << 30
+    batch_bytes: Annotated[
+        int, _size("1B", "1GiB"), "A pipelined producer sends when it holds this much."
+    ] = 1 << 20
+    linger: Annotated[
+        timedelta,
+        _duration("0s", "1m"),
+        "A pipelined producer sends when its oldest message has waited this long.",
+    ] = timedelta(milliseconds=5)
+    dedup_window: Annotated[
+        timedelta,
+        _duration("1ms", "30d"),
+        "How long a `dedup_id` is remembered: a second push of it stores nothing.",
+    ] = timedelta(minutes=5)
+
+    @classmethod
+    def of(cls, **options: object) -> HubSettings:
+        """Settings from Python, each as its type or in writing; `InvalidValue` for what is not."""
+        known = {s.key: s for s in _SETTINGS.values()}
+        for key in options.keys() - known.keys():
+            raise InvalidValue("setting", key, ", ".join(known))
+        return cls(**{key: known[key].kind.read(value, key) for key, value in options.items()})
+
+
+class _Setting(NamedTuple):
+    section: str
+    key: str
+    kind: Kind
+    meaning: str
+
+
+def _declared(section: str, cls: type) -> Iterator[_Setting]:
+    for key, hint in get_type_hints(cls, include_extras=True).items():
+        yield _Setting(section, key, *hint.__metadata__)
+
+
+_SETTINGS: Final = {f"{s.section}.{s.key}": s for s in _declared("hub", HubSettings)}
+
+
+class SettingDoc(NamedTuple):
+    """A setting as documentation shows it; default and bounds in writing."""
+
+    name: str
+    environment: str
+    default: str
+    valid: str
+    meaning: str
+
+
+def describe() -> list[SettingDoc]:
+    """Every setting, in the order of the documentation."""
+    return [
+        SettingDoc(
+            name=name,
+            environment=f"TAILRACE_{setting.section}__{setting.key}".upper(),
+            default=setting.kind.format(getattr(HubSettings(), setting.key)),
+            valid=setting.kind.valid,
+            meaning=setting.meaning,
+        )
+        for name, setting in _SETTINGS.items()
+    ]
+
+
+class SettingValue(NamedTuple):
+    """A setting in force, in writing, and where it came from."""
+
+    name: str
+    value: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings in force; `origins` says for each name: flag, a variable, a file or default."""
+
+    hub: HubSettings
+    origins: Mapping[str, str]
+
+    def values(self) -> list[SettingValue]:
+        """Every setting with its value and origin, for `config show`."""
+        return [
+            SettingValue(name, s.kind.format(getattr(self.hub, s.key)), self.origins[name])
+            for name, s in _SETTINGS.items()
+        ]
+
+
+class _Given(NamedTuple):
+    value: object
+    origin: str
+
+
+def load(
+    flags: Mapping[str, object] | None = None,
+    environ: Mapping[str, str] | None = None,
+    start_dir: str | os.PathLike[str] = ".",
+) -> Settings:
+    """The settings in force. Flags are named like settings (`hub.path`); None means not given."""
+    given = _from_file(Path(start_dir).absolute())
+    given |= _from_environment(os.environ if environ is None else environ)
+    for name, value in (flags or {}).items():
+        if value is not None:
+            given[name] = _Given(value, "flag")
+    values = {}
+    for name, (value, origin) in given.items():
+        if name not in _SETTINGS:
+            near = difflib.get_close_matches(name, _SETTINGS, n=1)
+            raise ConfigError(
+                f"{origin}: unknown setting {name}",
+                f"did you mean {near[0]}?" if near else "",
+                "list all: tailrace config show",
+            )
+        try:
+            values[_SETTINGS[name].key] = _SETTINGS[name].kind.read(value, name)
+        except InvalidValue as error:
+            raise ConfigError(f"{origin}: {error}") from error
+    origins = {name: given[name].origin if name in given else "default" for name in _SETTINGS}
+    return Settings(HubSettings(**values), origins)
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
+    given = {}
+    for variable, value in sorted(environ.items()):
+        match = _VARIABLE.fullmatch(variable)
+        name = f"{match[1]}.{match[2]}".lower() if match else _SHORT_VARIABLES.get(variable)
+        if name is not None and value:
+            given[name] = _Given(value, variable)
+    return given
+
+
+def _from_file(start: Path) -> dict[str, _Given]:
+    for directory in (start, *start.parents):
+        own = _tables(directory / "tailrace.toml")
+        shared = _tables(directory / "pyproject.toml", "tool", "tailrace")
+        if own is not None and shared is not None:
+            raise ConfigError(
+                f"{directory} has both tailrace.toml and [tool.tailrace] in pyproject.toml",
+                "keep one of them",
+            )
+        if own is not None:
+            return _flattened(own, directory / "tailrace.toml")
+        if shared is not None:
+            return _flattened(shared, directory / "pyproject.toml")
+    return {}
+
+
+def _tables(file: Path, *path: str) -> dict[str, Any] | None:
+    """A file's settings below `path`, or None where it has none."""
+    try:
+        text = file.read_text("utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} cannot be read: {error}") from error
+    if not all(word in text for word in path):
+        return None
+    try:
+        found: Any = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file} is not TOML: {error}") from error
+    for word in path:
+        found = found.get(word) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else None
+
+
+def _flattened(tables: Mapping[str, Any], file: Path) -> dict[str, _Given]:
+    given = {}
+    for section, table in tables.items():
+        if not isinstance(table, dict):
+            given[section] = _Given(table, str(file))
+            continue
+        for key, value in table.items():
+            given[f"{section}.{key}"] = _Given(value, str(file))
+    path = given.get("hub.path")
+    if path is not None and isinstance(path.value, str) and path.value:
+        given["hub.path"] = _Given(str(file.parent / path.value), str(file))
+    return given

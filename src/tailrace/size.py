@@ -1,0 +1,29 @@
+"""Sizes in writing: ``64KiB``, ``1GiB``, or plain bytes."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tailrace.errors import InvalidValue
+
+_UNITS: Final = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1}
+_SIZE: Final = re.compile(r"(\d+) ?(GiB|MiB|KiB|B)?", re.ASCII)
+
+
+def parse_size(value: object, what: str = "size") -> int:
+    """Bytes, as a number or as text such as ``64KiB``."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise InvalidValue(what, value, "bytes as a number, or text such as 64KiB, 1MiB, 2GiB")
+    return int(match[1]) * _UNITS[match[2] or "B"]
+
+
+def format_size(size_bytes: int) -> str:
+    """The shortest text that parses to the same size: 1048576 is ``1MiB``, 1000 is ``1000B``."""
+    for name, unit in _UNITS.items():
+        if size_bytes >= unit and size_bytes % unit == 0:
+            return f"{size_bytes // unit}{name}"
+    return "0B"

@@ -1,0 +1,71 @@
+"""A whole backend in the memory of one process, for tests.
+
+It keeps every promise of `tailrace.backend.contract` and no more: with `gap_every` it leaves holes
+in the offsets, as a cluster's transaction markers do, so that code which takes offsets for a dense
+numbering fails in a test and not in production. One lock guards everything, so each call sees one
+instant. A forked child has a copy, not a share.
+"""
+
+from __future__ import annotations
+
+from tailrace.backend.contract import Records, Transaction
+from tailrace.errors import InvalidValue
+from tailrace.log.columns import encode
+from tailrace.log.record import Record, decode_records
+from tailrace.message import Range
+from tailrace.testing.memory.gate import Gate, MemoryFollower
+from tailrace.testing.memory.log import MemoryLog
+from tailrace.testing.memory.store import MemoryStore
+from tailrace.testing.memory.table import MemoryTable
+
+__all__ = ["MemoryBackend"]
+
+
+class MemoryBackend:
+    """A `Backend` that is gone with its process.
+
+    Every `gap_every`-th append to a partition, the first included, has an unused offset before and
+    behind it; 0 leaves none.
+    """
+
+    def __init__(self, name: str = "memory", *, gap_every: int = 0) -> None:
+        self._name = name
+        self._gate = Gate(name)
+        self.log = MemoryLog(self._gate, gap_every)
+        self.table = MemoryTable(self._gate)
+        self.store = MemoryStore(self._gate, self.log)
+
+    @property
+    def name(self) -> str:
+        """The name it was given."""
+        return self._name
+
+    def commit(self, transaction: Transaction) -> list[Range]:
+        """Commit all of it, or raise and write nothing."""
+        appends = [(partition, _stored(records)) for partition, records in transaction.appends]
+        with self._gate.entered():
+            if transaction.fence is not None:
+                self.store.check_fence(transaction.fence)
+            for partition, _ in appends:
+                self.log.check_open(partition)
+            self.table.check_absent(transaction.absent)
+            ranges = [self.log.append(partition, records) for partition, records in appends]
+            self.table.write(transaction.table)
+            self._gate.committed()
+            return ranges
+
+    def follower(self) -> MemoryFollower:
+        """A new waiter for commits of this process."""
+        with self._gate.entered():
+            return MemoryFollower(self._gate)
+
+    def close(self) -> None:
+        """End all use; whoever waits is woken with `HubClosed`."""
+        self._gate.close()
+
+
+def _stored(records: Records) -> list[Record]:
+    """The records as a log would give them back, refused for the same reasons."""
+    if not len(records):
+        raise InvalidValue("append", "no records", "one record or more")
+    return decode_records(encode(records).data)

@@ -1,0 +1,1 @@
+"""Composite topics: where a key goes, what a stream follows, and how producers write."""

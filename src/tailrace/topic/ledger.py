@@ -1,0 +1,221 @@
+"""A consumer's progress in one partition, and the ledger that keeps it.
+
+Progress is a low-water mark, below which everything is acknowledged, plus the ranges acknowledged
+above it. What must be delivered again is every offset that is in neither, holes included.
+
+Stored, it is entries of the table ``ledger/CONSUMER``::
+
+    orders/1.7/mark              the mark, 8 bytes, big-endian
+    orders/1.7/block/NNNNNNNN    the ranges that start in block N of 65,536 offsets (8 bytes,
+                                 big-endian): msgpack, [gap, length, gap, length, …] from its base
+
+A range belongs to the block it starts in, however far it reaches, so a range over a wide gap is one
+small entry; and a write holds only blocks that changed, so a parked backlog costs no rewriting.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tailrace.backend.contract import Table, TableKey
+from tailrace.errors import InvalidValue
+from tailrace.message import Partition
+
+_BLOCK_BITS: Final = 16
+_SCAN_LIMIT: Final = 1000
+_MARK: Final = b"mark"
+_BLOCK: Final = b"block/"
+_ranges_decoder = msgspec.msgpack.Decoder(list[int])
+
+
+class _Block(NamedTuple):
+    """Ranges by where they start: sorted, apart from each other, at most 32,768."""
+
+    starts: list[int]
+    ends: list[int]
+
+
+class Progress:
+    """What one consumer has acknowledged of one partition. It only grows, except by `reset`.
+
+    Not safe for several threads at once. One write at a time: `writes`, commit them, `saved`. As
+    long as `saved` was not called, `writes` gives the same keys again, with what holds by then.
+    """
+
+    def __init__(self, consumer: str, partition: Partition, mark: int = 0) -> None:
+        self.mark = mark
+        """All offsets below it are acknowledged."""
+        self._table = f"ledger/{consumer}"
+        self._prefix = f"{partition}/".encode()
+        self._blocks: dict[int, _Block] = {}
+        self._numbers: list[int] = []  # of the blocks that hold ranges, sorted
+        self._touched: set[int] = set()
+        self._written: set[int] = set()
+        self._mark_saved: int | None = None  # None while the ledger may hold another
+        self._mark_written = mark
+
+    @classmethod
+    def load(cls, table: Table, consumer: str, partition: Partition) -> Progress:
+        """The progress a ledger holds; a consumer that it does not know starts at 0."""
+        progress = cls(consumer, partition)
+        blocks = []
+        for key, value in progress._entries(table):
+            if key == _MARK:
+                progress.mark = int.from_bytes(value)
+                progress._mark_saved = progress._mark_written = progress.mark
+            else:
+                blocks.append((int.from_bytes(key.removeprefix(_BLOCK)), value))
+        for number, value in blocks:
+            at = number << _BLOCK_BITS
+            steps = iter(_ranges_decoder.decode(value))
+            for gap, length in zip(steps, steps, strict=True):
+                progress.ack(at + gap, at + gap + length)
+                at += gap + length
+        progress._touched.clear()
+        return progress
+
+    @property
+    def highest(self) -> int:
+        """The highest acknowledged offset; -1 where there is none."""
+        return (self._blocks[self._numbers[-1]].ends[-1] if self._numbers else self.mark) - 1
+
+    def acked(self, offset: int) -> bool:
+        """Whether the offset is acknowledged."""
+        return offset < self.mark or self._range_before(offset)[1] > offset
+
+    def ranges(self) -> Iterator[tuple[int, int]]:
+        """The ranges acknowledged above the mark, as first offset and first offset after."""
+        for number in self._numbers:
+            yield from zip(*self._blocks[number], strict=True)
+
+    def holes(self, end: int) -> Iterator[tuple[int, int]]:
+        """The ranges below `end` that are not acknowledged, lowest first: what to deliver again."""
+        at = self.mark
+        for first, after in self.ranges():
+            if first >= end:
+                break
+            yield at, first
+            at = after
+        if at < end:
+            yield at, end
+
+    def ack(self, start: int, end: int) -> None:
+        """Acknowledge all offsets from `start` up to, not including, `end`, known or not."""
+        if not 0 <= start <= end:
+            raise InvalidValue("range", (start, end), "0 <= start <= end")
+        start = max(start, self.mark)
+        first, after = self._range_before(start)
+        if start >= end or after >= end:
+            return
+        if after >= start:
+            start = first
+        end = self._absorb(start, end)
+        if start <= self.mark:
+            self.mark = end
+        else:
+            self._insert(start, end)
+
+    def merge(self, other: Progress) -> None:
+        """Acknowledge everything that the other has."""
+        self.ack(0, other.mark)
+        for start, end in other.ranges():
+            self.ack(start, end)
+
+    def reset(self, to: int) -> None:
+        """Start over at `to`, in either direction: all below it is acknowledged, nothing else is.
+
+        For operators alone, who raise the owner's fence before they write it.
+        """
+        if to < 0:
+            raise InvalidValue("offset", to, "0 or more")
+        self._touched.update(self._numbers)
+        self._blocks.clear()
+        self._numbers.clear()
+        self.mark = to
+
+    def writes(self) -> dict[TableKey, bytes | None]:
+        """The entries that changed since what was last `saved`; None removes one."""
+        self._written |= self._touched
+        self._touched.clear()
+        entries = {self._key(_BLOCK, number): self._encoded(number) for number in self._written}
+        if self.mark != self._mark_saved:
+            entries[self._key(_MARK)] = self.mark.to_bytes(8)
+            self._mark_saved, self._mark_written = None, self.mark
+        return entries
+
+    def saved(self) -> None:
+        """What `writes` gave last is committed."""
+        self._written.clear()
+        self._mark_saved = self._mark_written
+
+    def _range_before(self, offset: int) -> tuple[int, int]:
+        """The last range that starts at or before an offset, or that below the mark."""
+        index = bisect_right(self._numbers, offset >> _BLOCK_BITS) - 1
+        if index >= 0 and self._blocks[self._numbers[index]].starts[0] > offset:
+            index -= 1
+        if index < 0:
+            return 0, self.mark
+        starts, ends = self._blocks[self._numbers[index]]
+        at = bisect_right(starts, offset) - 1
+        return starts[at], ends[at]
+
+    def _absorb(self, start: int, end: int) -> int:
+        """Remove the ranges that start within or right after this one; the end of their union."""
+        low = bisect_left(self._numbers, start >> _BLOCK_BITS)
+        high = bisect_right(self._numbers, end >> _BLOCK_BITS)
+        emptied = []
+        union_end = end
+        for number in self._numbers[low:high]:
+            starts, ends = self._blocks[number]
+            one, other = bisect_left(starts, start), bisect_right(starts, end)
+            if one == other:
+                continue
+            union_end = max(union_end, ends[other - 1])
+            del starts[one:other], ends[one:other]
+            self._touched.add(number)
+            if not starts:
+                emptied.append(number)
+        for number in emptied:
+            del self._blocks[number]
+        if emptied:
+            self._numbers[low:high] = [n for n in self._numbers[low:high] if n in self._blocks]
+        return union_end
+
+    def _insert(self, start: int, end: int) -> None:
+        number = start >> _BLOCK_BITS
+        block = self._blocks.get(number)
+        if block is None:
+            block = self._blocks[number] = _Block([], [])
+            insort(self._numbers, number)
+        at = bisect_left(block.starts, start)
+        block.starts.insert(at, start)
+        block.ends.insert(at, end)
+        self._touched.add(number)
+
+    def _encoded(self, number: int) -> bytes | None:
+        if number not in self._blocks:
+            return None
+        at = number << _BLOCK_BITS
+        steps: list[int] = []
+        for start, end in zip(*self._blocks[number], strict=True):
+            steps += (start - at, end - start)
+            at = end
+        return msgspec.msgpack.encode(steps)
+
+    def _key(self, name: bytes, number: int | None = None) -> TableKey:
+        suffix = b"" if number is None else number.to_bytes(8)
+        return TableKey(self._table, self._prefix + name + suffix)
+
+    def _entries(self, table: Table) -> Iterator[tuple[bytes, bytes]]:
+        start, end = self._prefix, self._prefix[:-1] + b"0"  # "0" is the byte after "/"
+        while True:
+            page = table.scan(self._table, start, end, _SCAN_LIMIT)
+            for key, value in page:
+                yield key.removeprefix(self._prefix), value
+            if len(page) < _SCAN_LIMIT:
+                return
+            start = page[-1][0] + b"\0"

@@ -1,0 +1,130 @@
+"""Messages that a pipelined producer has taken and not yet stored, and what their pushers hold meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import pyarrow as pa
+
+from tailrace.backend.contract import Records
+from tailrace.log.columns import FEW, HEADERS, normalise
+from tailrace.log.record import Record
+from tailrace.message import Receipt, Receipts
+
+_log: Final = logging.getLogger("tailrace.producer")
+
+
+class Batch:
+    """Messages that are sent together. The producer fills it under its lock and settles it once."""
+
+    __slots__ = (
+        "_callbacks", "_settled", "error", "headers", "hurried", "keys", "opened", "receipts",
+        "size_bytes", "timestamps", "values",
+    )  # fmt: skip
+
+    def __init__(self, opened: float) -> None:
+        self.opened = opened
+        self.hurried = False
+        self.size_bytes = 0
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes] = []
+        self.timestamps: list[int] = []
+        self.headers: dict[int, Mapping[str, bytes]] = {}
+        self.receipts: Receipts | None = None
+        self.error: BaseException | None = None
+        self._settled = threading.Event()
+        self._callbacks: list[tuple[Callable[[Pending], object], Pending]] = []
+
+    def records(self) -> Records:
+        """Its messages as records: few in a tuple, many as columns."""
+        headers = self.headers
+        if len(self.values) < FEW:
+            rows = zip(self.timestamps, self.keys, self.values, strict=True)
+            return tuple(
+                Record(0, time_ms, 0, 0, key, headers.get(index), value)
+                for index, (time_ms, key, value) in enumerate(rows)
+            )
+        columns: dict[str, pa.Array] = {
+            "timestamp": pa.array(self.timestamps, pa.int64()).view(pa.timestamp("ms", "UTC")),
+            "key": pa.array(self.keys, pa.binary()),
+            "value": pa.array(self.values, pa.binary()),
+        }
+        if headers:
+            blocks = [list(headers.get(i, {}).items()) or None for i in range(len(self.values))]
+            columns["headers"] = pa.array(blocks, HEADERS)
+        return normalise(pa.RecordBatch.from_pydict(columns), 0)
+
+    def settle(self, receipts: Receipts | None, error: BaseException | None) -> None:
+        """Wake whoever waits: its messages are stored, or they are not. `call_back` must follow."""
+        self.receipts = receipts
+        self.error = error
+        self.keys, self.values, self.timestamps, self.headers = [], [], [], {}
+        self._settled.set()
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is known what became of its messages."""
+        return self._settled.is_set()
+
+    def wait(self, timeout: float | None) -> None:
+        """Until it is settled; `TimeoutError` when that takes longer."""
+        if not self._settled.wait(timeout):
+            raise TimeoutError(f"not stored within {timeout} s; it may still be")
+
+    def when_settled(self, callback: Callable[[Pending], object], pending: Pending) -> None:
+        """Call back once settled, or at once."""
+        self._callbacks.append((callback, pending))
+        if self.settled:
+            self.call_back()
+
+    def call_back(self) -> None:
+        """Make the calls that wait for the outcome. Two threads here at once make each call once."""
+        while self._callbacks:
+            try:
+                callback, pending = self._callbacks.pop(0)
+            except IndexError:
+                return
+            try:
+                callback(pending)
+            except Exception:
+                _log.exception("a callback of a pipelined push failed")
+
+
+class Pending:
+    """The outcome of a pipelined push, as `concurrent.futures.Future` has it."""
+
+    __slots__ = ("_batch", "_index")
+
+    def __init__(self, batch: Batch, index: int) -> None:
+        self._batch = batch
+        self._index = index
+
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return self._batch.settled
+
+    def result(self, timeout: float | None = None) -> Receipt:
+        """Wait, and give the receipt or raise what went wrong; `TimeoutError` after `timeout` seconds."""
+        self._batch.wait(timeout)
+        if self._batch.receipts is None:
+            raise self._batch.error or AssertionError("settled without an outcome")
+        return self._batch.receipts[self._index]
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait, and give what went wrong, or None when the message is stored."""
+        self._batch.wait(timeout)
+        return self._batch.error
+
+    def add_done_callback(self, callback: Callable[[Pending], object]) -> None:
+        """Call `callback(self)` once the outcome is known, in the producer's thread, or now if it is.
+
+        What it raises is logged and otherwise ignored.
+        """
+        self._batch.when_settled(callback, self)
+
+    def __repr__(self) -> str:
+        state = "failed" if self._batch.error else "stored" if self.done() else "under way"
+        return f"<Pending {state}>"

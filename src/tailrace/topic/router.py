@@ -1,0 +1,129 @@
+"""Which partition a key goes to. Pure arithmetic on a 31-bit hash, for one key or for a column.
+
+The hash is Kafka's: murmur2 of the key's bytes, the sign bit cleared. So with K = 1 a key lands
+where Kafka's Java client would put it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import lru_cache
+from struct import Struct
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tailrace.errors import InvalidValue
+
+Hashes: TypeAlias = npt.NDArray[np.int64]
+IntOrArray = TypeVar("IntOrArray", int, Hashes)
+
+NO_KEY = -1
+"""What `hash_keys` gives for a row whose key is null or empty: it may go anywhere."""
+
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+_HASH_BITS = 31
+_WORD = Struct("<I")
+_FEW = 16
+
+
+class RouterKind(StrEnum):
+    """How a hash becomes a partition; a topic's router is set when it is created."""
+
+    SHARD_CONSISTENT = "shard-consistent"
+    RANGE = "range"
+
+    @classmethod
+    def parse(cls, text: str) -> RouterKind:
+        """The router of that name, or `InvalidValue` that lists them."""
+        try:
+            return cls(text)
+        except ValueError:
+            raise InvalidValue("router", text, ", ".join(cls)) from None
+
+
+def route(kind: RouterKind, h: IntOrArray, partitions: int, k: int) -> IntOrArray:
+    """The partition of a hash, or of each of an array, in a storage topic of that shape.
+
+    `shard-consistent` keeps the keys of a base partition in the block of `k` that replaced it:
+    ``partition // k == h % (partitions // k)``. `range` gives each partition an interval of hashes.
+    """
+    if kind is RouterKind.RANGE:
+        return h * partitions >> _HASH_BITS
+    return k * h % partitions + h // partitions % k
+
+
+def murmur2(key: bytes) -> int:
+    """Kafka's murmur2 as an unsigned 32-bit number."""
+    length = len(key)
+    h = _SEED ^ length
+    tail = length & ~3
+    for (word,) in _WORD.iter_unpack(key[:tail] if tail < length else key):
+        word = word * _M & _MASK
+        h = (h * _M ^ (word ^ word >> 24) * _M) & _MASK
+    if tail < length:
+        h = (h ^ int.from_bytes(key[tail:], "little")) * _M & _MASK
+    h = (h ^ h >> 13) * _M & _MASK
+    return h ^ h >> 15
+
+
+@lru_cache(maxsize=65_536)
+def hash_key(key: bytes) -> int:
+    """The 31-bit hash that keys are routed by."""
+    return murmur2(key) & 0x7FFFFFFF
+
+
+def hash_keys(keys: pa.Array[Any]) -> Hashes:
+    """`hash_key` of every row of a binary column; `NO_KEY` where it is null or empty."""
+    count = len(keys)
+    buffers: list[Any] = keys.buffers()
+    _, offset_buffer, data_buffer = buffers
+    if count == 0 or data_buffer is None:
+        return np.full(count, NO_KEY, np.int64)
+    offsets = np.frombuffer(offset_buffer, np.int32, count + 1, 4 * keys.offset)
+    first, size = int(offsets[0]), int(offsets[-1] - offsets[0])
+    starts, lengths = offsets[:-1] - offsets[0], offsets[1:] - offsets[:-1]
+    if keys.null_count:
+        lengths[keys.is_null().to_numpy(zero_copy_only=False)] = 0
+    # Four bytes are read wherever a key ends, so the last one needs room behind it.
+    data = np.zeros(size + 4, np.uint8)
+    data[:size] = np.frombuffer(data_buffer, np.uint8, size, first)
+    hashes = _hash_rows(data, starts, lengths).astype(np.int64) & 0x7FFFFFFF
+    hashes[lengths == 0] = NO_KEY
+    return hashes
+
+
+def _hash_rows(
+    data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int32], lengths: npt.NDArray[np.int32]
+) -> npt.NDArray[np.uint32]:
+    """`murmur2` of many keys, word by word: the rows with most words come first, so that those
+    still at it are a prefix. The few with very many words end up in the plain loop."""
+    words = lengths >> 2
+    order = np.argsort(-words, kind="stable")
+    starts, ordered_lengths, tails = starts[order], lengths[order], (lengths & 3)[order]
+    at = np.ndarray(len(data) - 3, "<u4", data, strides=(1,))
+    m = np.uint32(_M)
+    h = ordered_lengths.astype(np.uint32) ^ np.uint32(_SEED)
+    active_at = len(words) - np.cumsum(np.bincount(words))
+    active = 0
+    for index, active in enumerate(active_at.tolist()):
+        if active < _FEW:
+            break
+        word = at[starts[:active] + 4 * index] * m
+        word ^= word >> 24
+        h[:active] = h[:active] * m ^ word * m
+    tail = at[starts + 4 * words[order]] & ((np.uint32(1) << 8 * tails.astype(np.uint32)) - 1)
+    h = np.where(tails > 0, (h ^ tail) * m, h)
+    h = (h ^ h >> 13) * m
+    h ^= h >> 15
+    for row, start, length in zip(
+        range(active), starts.tolist(), ordered_lengths.tolist(), strict=False
+    ):
+        h[row] = murmur2(data[start : start + length].tobytes())
+    hashes = np.empty_like(h)
+    hashes[order] = h
+    return hashes

@@ -1,0 +1,102 @@
+"""A batch on its way: divided among the partitions of the target, and turned into receipts once it landed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tailrace.backend.contract import Records
+from tailrace.log.columns import split
+from tailrace.log.record import Record
+from tailrace.message import Partition, Range, Receipt, Receipts
+from tailrace.topic.target import Target
+
+Part: TypeAlias = "tuple[Partition, Records]"
+Indices: TypeAlias = "Sequence[slice | list[int] | npt.NDArray[np.int64]]"
+
+
+class Shipment:
+    """Some records of one topic that are committed together.
+
+    `route` divides them and may be called again with another target; `receipts` speaks of the last division.
+    """
+
+    __slots__ = ("_indices", "_records")
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self._indices: Indices = []
+
+    def __len__(self) -> int:
+        return len(self._records) if isinstance(self._records, tuple) else self._records.num_rows
+
+    def route(self, target: Target) -> tuple[Part, ...]:
+        """The records by partition, each part in the order they came."""
+        if len(target.partitions) == 1:
+            self._indices = [slice(None)]
+            return ((target.partitions[0], self._records),)
+        if isinstance(self._records, tuple):
+            return self._route_few(self._records, target)
+        numbers = target.numbers_of(self._records["key"])
+        parts = split(self._records, numbers, len(target.partitions))
+        self._indices = [indices for _, _, indices in parts]
+        return tuple((target.partitions[number], rows) for number, rows, _ in parts)
+
+    def _route_few(self, records: tuple[Record, ...], target: Target) -> tuple[Part, ...]:
+        unkeyed = target.any_number()
+        parts: dict[int, list[int]] = {}
+        for index, record in enumerate(records):
+            number = target.number_of(record.key) if record.key else unkeyed
+            parts.setdefault(number, []).append(index)
+        self._indices = list(parts.values())
+        return tuple(
+            (target.partitions[number], tuple(records[i] for i in indices))
+            for number, indices in parts.items()
+        )
+
+    def receipts(self, ranges: Sequence[Range]) -> Receipts:
+        """The receipts of the records, in their order, given where the parts of the last `route` landed."""
+        landing = _Landing(_timestamps(self._records), self._indices, ranges)
+        return Receipts(len(self), landing.receipt)
+
+
+class _Landing:
+    """Where each record of a shipment landed, worked out when the first receipt is asked for."""
+
+    __slots__ = ("_indices", "_offsets", "_parts", "_ranges", "_timestamps")
+
+    def __init__(
+        self, timestamps: npt.NDArray[np.int64], indices: Indices, ranges: Sequence[Range]
+    ) -> None:
+        self._timestamps = timestamps
+        self._indices = indices
+        self._ranges = ranges
+        self._parts: npt.NDArray[np.int64] | None = None
+        self._offsets = timestamps
+
+    def receipt(self, index: int) -> Receipt:
+        parts = self._parts
+        if parts is None:
+            parts = self._unfold()
+        partition = self._ranges[parts[index]].partition
+        return Receipt(*partition, int(self._offsets[index]), int(self._timestamps[index]))
+
+    def _unfold(self) -> npt.NDArray[np.int64]:
+        offsets, parts = np.empty_like(self._timestamps), np.empty_like(self._timestamps)
+        for part, (indices, landed) in enumerate(zip(self._indices, self._ranges, strict=True)):
+            offsets[indices] = np.arange(landed.start, landed.end)
+            parts[indices] = part
+        # In this order, because other threads take the parts for the sign that all is there.
+        self._offsets = offsets
+        self._parts = parts
+        return parts
+
+
+def _timestamps(records: Records) -> npt.NDArray[np.int64]:
+    if isinstance(records, tuple):
+        return np.array([record.timestamp for record in records], np.int64)
+    return records["timestamp"].view(pa.int64()).to_numpy()

@@ -1,0 +1,123 @@
+"""The error tree: as drawn, with its builtins, and whole after a pickle."""
+
+from __future__ import annotations
+
+import builtins
+import pickle
+import re
+
+import pytest
+
+from tailrace import errors
+from tailrace.errors import Error
+
+NODE = re.compile(r"^ {4}(?P<indent>[│ ]*)[├└]── (?P<name>\w+)(?: \((?P<builtin>\w+)\))?")
+
+SAMPLES = [
+    errors.UnknownTopic("order", "./data", ["orders", "users"]),
+    errors.TopicExists("orders", ["partitions 4, asked for 8"]),
+    errors.InvalidName("topic", "a/b"),
+    errors.InvalidValue("partitions", 5, "1, 2, 3 or a multiple of 4 or 6", "any_count=True"),
+    errors.OutOfRange("orders/0.1", 9, 0, 9),
+    errors.Sealed("orders", 1),
+    errors.Fenced("producer/shop", 3, 4),
+    errors.Conflict("topic/orders", 1, 2, b"{}"),
+    errors.Busy("orders is being scaled"),
+    errors.WatchExpired(3, 9),
+    errors.CorruptBatch("orders/0.1", 4, 8, "0.log", "checksum"),
+    errors.MessageTooLarge("the key", 70_000, 65_536, "hub.key_bytes_max"),
+    errors.EncodeError("orders takes Order, not dict", "nothing was written"),
+    errors.DecodeError("orders/0.1@4", "Order", "Expected `int`"),
+    errors.ConfigError("tailrace.toml: unknown setting hub.x"),
+    errors.IncompatibleHub("./data is of format 9", "this version reads 1"),
+    errors.BackendUnavailable("no lock after 10s", "held by pid 7"),
+    errors.DiskFull("no room"),
+    errors.HubClosed("closed"),
+    errors.OutcomeUnknown("the commit raised"),
+]
+
+
+def drawn() -> dict[str, tuple[str, str | None, bool]]:
+    """Each error of the picture: its parent, its builtin, and whether it is marked retryable."""
+    tree: dict[str, tuple[str, str | None, bool]] = {}
+    path = ["Error"]
+    for line in (errors.__doc__ or "").splitlines():
+        if node := NODE.match(line):
+            del path[1 + len(node["indent"]) // 4 :]
+            tree[node["name"]] = (path[-1], node["builtin"], "· retryable" in line)
+            path.append(node["name"])
+    return tree
+
+
+def test_the_picture_shows_every_error_in_its_place() -> None:
+    classes = {name: getattr(errors, name) for name in errors.__all__ if name != "Error"}
+    assert drawn().keys() == classes.keys()
+    for name, (parent, builtin, _) in drawn().items():
+        bases = [getattr(errors, parent)]
+        bases += [getattr(builtins, builtin)] if builtin else []
+        assert list(classes[name].__bases__) == bases, name
+
+
+def test_the_picture_shows_which_may_succeed_later() -> None:
+    for name, (parent, _, marked) in drawn().items():
+        if parent == "Error":
+            assert getattr(errors, name).retryable is marked, name
+    assert errors.DiskFull.retryable
+    assert not errors.HubClosed.retryable
+
+
+def test_every_error_is_public_and_documented() -> None:
+    found = {
+        name for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, Error)
+    }  # fmt: skip
+    assert found == set(errors.__all__)
+    assert all(getattr(errors, name).__doc__ for name in errors.__all__)
+
+
+def test_every_error_has_a_sample_here() -> None:
+    assert {type(sample).__name__ for sample in SAMPLES} == set(errors.__all__) - {"Error"}
+
+
+@pytest.mark.parametrize("error", SAMPLES, ids=lambda error: type(error).__name__)
+def test_an_error_pickles_with_all_it_carries(error: Error) -> None:
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert str(copy) == str(error)
+    assert copy.args == error.args
+    assert vars(copy) == vars(error)
+    assert copy.retryable == error.retryable
+
+
+def test_an_unknown_topic_names_the_nearest_and_the_command_that_creates_it() -> None:
+    assert str(errors.UnknownTopic("order", "./data", ["orders", "users"])) == (
+        "no topic 'order' in ./data · did you mean 'orders'? (2 topics here)"
+        " · create it: tailrace topic create order --partitions 4"
+    )
+    assert "did you mean" not in str(errors.UnknownTopic("x", "./data", ["orders"]))
+
+
+@pytest.mark.parametrize(
+    ("error", "valid"),
+    [
+        (errors.OutOfRange("orders/0.1", 9, 2, 9), "valid: 2 <= offset < 9"),
+        (errors.OutOfRange("orders/0.1", 5, 2, 9, 7), "a gap: the next record is at 7"),
+        (errors.OutOfRange("orders/0.1", 0, 0, 0), "it holds no records; the next one gets offset 0"),
+    ],
+)
+def test_an_offset_out_of_range_says_what_is_valid(error: errors.OutOfRange, valid: str) -> None:
+    assert str(error).startswith(f"no record at orders/0.1@{error.offset} · {valid}")
+
+
+def test_long_values_are_shortened_in_what_is_said_and_whole_in_what_is_carried() -> None:
+    name = "x" * 300
+    assert len(str(errors.InvalidName("topic", name))) < 200
+    assert errors.InvalidName("topic", name).name == name
+    assert len(str(errors.InvalidValue("key", name, "shorter"))) < 200
+    assert errors.InvalidValue("key", name, "shorter").value == name
+
+
+def test_a_topic_that_exists_says_how_it_differs() -> None:
+    differs = errors.TopicExists("orders", ["partitions 4, asked for 8"])
+    assert "with another definition · partitions 4, asked for 8" in str(differs)
+    assert "exist_ok=True" in str(errors.TopicExists("orders"))
