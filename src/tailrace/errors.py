@@ -3,12 +3,12 @@
     Error
     ├── UnknownTopic (LookupError)          no such topic
     ├── TopicExists (ValueError)            the name is taken, by another definition
-    ├── InvalidName (ValueError)            a name that cannot be a directory, a URL part and a label
+    ├── InvalidName (ValueError)            a name that cannot be a directory and a URL part
     ├── InvalidValue (ValueError)           an argument out of its range, with the range
     ├── OutOfRange (IndexError)             no record at that offset, with the valid range
     ├── Sealed (RuntimeError)               the storage topic takes no more records   · retryable
     ├── Fenced (RuntimeError)               a newer owner has this name
-    ├── Conflict (RuntimeError)             a store entry or table key is not as expected   · retryable
+    ├── Conflict (RuntimeError)             an entry is not as expected   · retryable
     ├── Busy (RuntimeError)                 someone else is at it   · retryable
     ├── WatchExpired (LookupError)          changes asked for are no longer kept; scan again
     ├── CorruptBatch (ValueError)           committed bytes are damaged
@@ -22,8 +22,8 @@
         ├── HubClosed                       closed, or stopped after a failed sync: open it again
         └── OutcomeUnknown                  it may or may not be stored: look before you repeat it
 
-Each says what was wrong, what is valid and what to do, carries the values as attributes, pickles, and knows
-whether the same call may succeed later (`retryable`).
+Each says what was wrong, what is valid and what to do, carries the values as attributes,
+pickles, and knows whether the same call may succeed later (`retryable`).
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ class UnknownTopic(Error, LookupError):
 
 
 class TopicExists(Error, ValueError):
-    """The name is taken; `differences` says how the stored definition differs from the one asked for."""
+    """The name is taken; `differences` says how the stored definition differs from the one asked
+    for."""
 
     def __init__(self, topic: str, differences: Iterable[str] = ()) -> None:
         self.topic = topic
@@ -127,14 +128,19 @@ class InvalidValue(Error, ValueError):
         self.valid = valid
         shown = repr(value)
         super().__init__(
-            f"{what} is {shown if len(shown) <= 80 else shown[:77] + '...'}", f"valid: {valid}", remedy
+            f"{what} is {shown if len(shown) <= 80 else shown[:77] + '...'}",
+            f"valid: {valid}",
+            remedy,
         )
 
 
 class OutOfRange(Error, IndexError):
-    """No record at that offset. `next_offset` is the next existing one where the offset is in a gap."""
+    """No record at that offset. `next_offset` is the next existing one where the offset is in a
+    gap."""
 
-    def __init__(self, where: str, offset: int, start: int, end: int, next_offset: int | None = None) -> None:
+    def __init__(
+        self, where: str, offset: int, start: int, end: int, next_offset: int | None = None
+    ) -> None:
         self.where = where
         self.offset = offset
         self.start = start
@@ -157,7 +163,9 @@ class Sealed(Error, RuntimeError):
     def __init__(self, topic: str, storage: int) -> None:
         self.topic = topic
         self.storage = storage
-        super().__init__(f"storage {storage} of topic {topic!r} is sealed", "push again: it goes to the next one")
+        super().__init__(
+            f"storage {storage} of topic {topic!r} is sealed", "push again: it goes to the next one"
+        )
 
 
 class Fenced(Error, RuntimeError):
@@ -185,7 +193,9 @@ class Conflict(Error, RuntimeError):
         self.version = version
         self.value = value
         super().__init__(
-            f"{key} has version {version}, expected {expected}", "nothing was written", "read it again, then decide"
+            f"{key} has version {version}, expected {expected}",
+            "nothing was written",
+            "read it again, then decide",
         )
 
 
@@ -201,7 +211,11 @@ class WatchExpired(Error, LookupError):
     def __init__(self, after: int, floor: int) -> None:
         self.after = after
         self.floor = floor
-        super().__init__(f"changes after version {after} are no longer all kept", f"kept: after {floor}", "scan again")
+        super().__init__(
+            f"changes after version {after} are no longer all kept",
+            f"kept: after {floor}",
+            "scan again",
+        )
 
 
 class CorruptBatch(Error, ValueError):
@@ -226,7 +240,9 @@ class MessageTooLarge(Error, ValueError):
         self.size_bytes = size_bytes
         self.limit_bytes = limit_bytes
         super().__init__(
-            f"{what} has {size_bytes:,} bytes", f"valid: up to {limit_bytes:,} ({setting})", "nothing was written"
+            f"{what} has {size_bytes:,} bytes",
+            f"valid: up to {limit_bytes:,} ({setting})",
+            "nothing was written",
         )
 
 
@@ -235,7 +251,8 @@ class EncodeError(Error, TypeError):
 
 
 class DecodeError(Error, ValueError):
-    """Bytes that do not decode; names the position, the type and where in the document. Permanent."""
+    """Bytes that do not decode; names the position, the type and where in the document.
+    Permanent."""
 
     def __init__(self, where: str, kind: str, reason: str) -> None:
         self.where = where
@@ -249,7 +266,8 @@ class ConfigError(Error, ValueError):
 
 
 class IncompatibleHub(Error, RuntimeError):
-    """A directory that is a hub of a newer format, lies on a network file system, or is no hub at all."""
+    """A directory that is a hub of a newer format, lies on a network file system, or is no hub at
+    all."""
 
 
 class BackendUnavailable(Error, TimeoutError):
@@ -270,3 +288,5 @@ class HubClosed(BackendUnavailable):
 
 class OutcomeUnknown(BackendUnavailable):
     """The commit may or may not have happened. Named producers find out and go on by themselves."""
+
+    retryable = False

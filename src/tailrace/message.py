@@ -1,6 +1,7 @@
 """What users hold: partitions, positions, receipts, messages.
 
-A partition is written ``orders/1.7`` (storage topic 1, partition 7) and a position in it ``orders/1.7@42``.
+A partition is written ``orders/1.7`` (storage topic 1, partition 7) and a position in it
+``orders/1.7@42``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tailrace.errors import InvalidValue
 
 T = TypeVar("T")
 
-_PARTITION = re.compile(r"(?P<topic>[^/@\s]+)/(?P<storage>\d+)\.(?P<number>\d+)")
+_PARTITION = re.compile(r"(?P<topic>[^/@\s]+)/(?P<storage>[0-9]+)\.(?P<number>[0-9]+)")
 
 
 class Mode(IntEnum):
@@ -71,8 +72,14 @@ class Position(NamedTuple):
     def parse(cls, text: str) -> Position:
         """Read ``orders/1.7@42``; anything else is an `InvalidValue` that shows the form."""
         head, at, offset = text.rpartition("@")
-        if not at or not offset.isdecimal() or _PARTITION.fullmatch(head) is None:
-            raise InvalidValue("position", text, "TOPIC/STORAGE.PARTITION@OFFSET, for example orders/1.7@42")
+        if (
+            not at
+            or not (offset.isascii() and offset.isdecimal())
+            or _PARTITION.fullmatch(head) is None
+        ):
+            raise InvalidValue(
+                "position", text, "TOPIC/STORAGE.PARTITION@OFFSET, for example orders/1.7@42"
+            )
         return cls(*Partition.parse(head), int(offset))
 
 
@@ -106,7 +113,8 @@ class Receipt(NamedTuple):
 
 
 class Receipts(Sequence[Receipt]):
-    """The receipts of one `push_many`, in the order of its messages, each made when it is looked at."""
+    """The receipts of one `push_many`, in the order of its messages, each made when it is looked
+    at."""
 
     __slots__ = ("_at", "_length")
 
@@ -135,7 +143,7 @@ class Receipts(Sequence[Receipt]):
 
 @dataclass(slots=True, eq=False)
 class Message(Generic[T]):
-    """A record as a user sees it. `value` is decoded on first use; `repr` never prints a payload."""
+    """A record as a user sees it. `value` is decoded on first use; `repr` shows no payload."""
 
     topic: str
     storage: int
@@ -168,8 +176,10 @@ class Message(Generic[T]):
 
     @property
     def key(self) -> str | None:
-        """The key as text, or None where there is none; bytes that are not UTF-8 show as escapes."""
-        return None if self.key_bytes is None else self.key_bytes.decode("utf-8", "backslashreplace")
+        """The key as text, or None where there is none; bytes that are not UTF-8 are escaped."""
+        return (
+            None if self.key_bytes is None else self.key_bytes.decode("utf-8", "backslashreplace")
+        )
 
     @property
     def value(self) -> T:

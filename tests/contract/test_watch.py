@@ -43,6 +43,15 @@ def test_a_watch_shows_removals(backend: Backend) -> None:
     assert backend.store.watch("", removed) == []
 
 
+def test_removing_what_does_not_exist_is_no_removal(backend: Backend) -> None:
+    put(backend, a=b"1")
+    removed = put(backend, a=None, never=None)
+    again = put(backend, a=None, never=None)
+    assert again > removed
+    assert backend.store.watch("", removed) == []
+    assert backend.store.watch("never", 0) == []
+
+
 def test_an_entry_written_again_after_its_removal_is_no_removal(backend: Backend) -> None:
     put(backend, a=b"1")
     put(backend, a=None)

@@ -102,7 +102,10 @@ def test_an_unknown_topic_names_the_nearest_and_the_command_that_creates_it() ->
     [
         (errors.OutOfRange("orders/0.1", 9, 2, 9), "valid: 2 <= offset < 9"),
         (errors.OutOfRange("orders/0.1", 5, 2, 9, 7), "a gap: the next record is at 7"),
-        (errors.OutOfRange("orders/0.1", 0, 0, 0), "it holds no records; the next one gets offset 0"),
+        (
+            errors.OutOfRange("orders/0.1", 0, 0, 0),
+            "it holds no records; the next one gets offset 0",
+        ),
     ],
 )
 def test_an_offset_out_of_range_says_what_is_valid(error: errors.OutOfRange, valid: str) -> None:

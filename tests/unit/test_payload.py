@@ -33,6 +33,9 @@ class Address(TypedDict):
     number: int
 
 
+MISFIT = Order("x", "c", 0)  # type: ignore[arg-type]
+
+
 class ModelError(ValueError):
     """What pydantic raises, as far as Tailrace looks at it."""
 
@@ -182,7 +185,7 @@ def test_a_null_payload_is_refused(kind: Any) -> None:
         (Address, Order(1, "c", 0), "orders takes Address, not Order"),
         (int | str, 1.5, "orders takes int | str, not float"),
         (int, True, "Expected `int`, got `bool`"),
-        (Order, Order("x", "c", 0), "Expected `int`, got `str` - at `$.id`"),  # type: ignore[arg-type]
+        (Order, MISFIT, "Expected `int`, got `str` - at `$.id`"),
         (Order, Order(1, "c", float("nan")), "Expected `float`, got `null` - at `$.total`"),
         (list[int], [1, "x"], "Expected `int`, got `str` - at `$[1]`"),
         (Address, {"street": "Elm"}, "missing required field `number`"),

@@ -189,7 +189,7 @@ def test_every_duration_survives_writing(duration: timedelta) -> None:
               timedelta(seconds=-1)]
 )  # fmt: skip
 def test_what_is_no_duration_is_refused_with_the_form(value: object) -> None:
-    with pytest.raises(InvalidValue, match="lease is .* valid: a timedelta or text such as 500ms"):
+    with pytest.raises(InvalidValue, match=r"lease is .* valid: a timedelta or text such as 500ms"):
         parse_duration(value, "lease")
 
 
@@ -201,5 +201,5 @@ def test_every_size_survives_writing(size_bytes: int) -> None:
 
 @pytest.mark.parametrize("value", ["", "1MB", "1.5MiB", "-1", "KiB", -1, True, 1.0, None])
 def test_what_is_no_size_is_refused_with_the_form(value: object) -> None:
-    with pytest.raises(InvalidValue, match="budget is .* valid: bytes as a number, or text such"):
+    with pytest.raises(InvalidValue, match=r"budget is .* valid: bytes as a number, or text such"):
         parse_size(value, "budget")

@@ -6,12 +6,13 @@ Everything that Tailrace keeps lives in one of three primitives:
 * the *table*: the newest value per key, written only inside transactions;
 * the *store*: small versioned entries, written under preconditions.
 
-Appends and table writes of one `Transaction` are committed together, under at most one fence, or not at all. Store
-entries are committed by a `Change`, which may create, seal or delete storage topics in the same step.
+Appends and table writes of one `Transaction` are committed together, under at most one fence,
+or not at all. Store entries are committed by a `Change`, which may create, seal or delete
+storage topics in the same step.
 
-What callers may not assume, so that backends over a network fit as well: offsets rise within a partition but have
-gaps; partitions of one committed transaction may become visible one after another; `commit` that raised
-`OutcomeUnknown` may have happened.
+What callers may not assume, so that backends over a network fit as well: offsets rise within a
+partition but have gaps; partitions of one committed transaction may become visible one after
+another; `commit` that raised `OutcomeUnknown` may have happened.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ from tailrace.log.record import Record
 from tailrace.message import Partition, Range
 
 Records: TypeAlias = "tuple[Record, ...] | pa.RecordBatch"
-"""Records to append: few as a tuple, many as Arrow columns in `tailrace.log.columns.SCHEMA`. Offsets are ignored."""
+"""Records to append: few as a tuple, many as Arrow columns in `tailrace.log.columns.SCHEMA`.
+Offsets are ignored."""
 
 
 class Fence(NamedTuple):
-    """A name held at an epoch. A transaction that carries it commits only while the epoch is the newest."""
+    """A name held at an epoch. A transaction that carries it commits only while the epoch is the
+    newest."""
 
     name: str
     epoch: int
@@ -47,8 +50,9 @@ class TableKey(NamedTuple):
 class Transaction:
     """Appends and table writes that commit together or not at all.
 
-    `appends` keeps its order: several appends to one partition land one after the other. `table` maps a key to its new
-    value, or to None to remove it. Every key of `absent` must not exist, or `Conflict` carries the value it holds.
+    `appends` keeps its order: several appends to one partition land one after the other.
+    `table` maps a key to its new value, or to None to remove it. Every key of `absent` must not
+    exist, or `Conflict` carries the value it holds.
     """
 
     appends: tuple[tuple[Partition, Records], ...] = ()
@@ -77,9 +81,11 @@ class StorageTopic(NamedTuple):
 class Change:
     """Store writes under preconditions, with what they mean for the log, in one step.
 
-    `expect` maps keys to the version each must still have; 0 means that it must not exist. `writes` maps keys to new
-    values, or None to remove. `create` makes partitions that take appends; `seal` ends them for ever, in the
-    same commit; `delete` removes them with their records.
+    `expect` maps keys to the version each must still have; 0 means that it must not exist.
+    `writes` maps keys to new values, or None to remove. `create` makes partitions that take
+    appends; `seal` ends them for ever, in the same commit; `delete` removes them with their
+    records. To create what exists is `Conflict`; to seal or delete what does not is
+    `UnknownTopic`; to seal what is sealed changes nothing.
     """
 
     expect: Mapping[str, int] = field(default_factory=dict)
@@ -90,7 +96,8 @@ class Change:
 
 
 class Bounds(NamedTuple):
-    """What a partition holds: offsets from `start` up to, not including, `end`. A sealed one stays so."""
+    """What a partition holds: offsets from `start` up to, not including, `end`. A sealed one
+    stays so."""
 
     start: int
     end: int
@@ -100,7 +107,8 @@ class Bounds(NamedTuple):
 class Chunk(NamedTuple):
     """Some records of a partition, in order, and the offset to go on from.
 
-    `next_offset` equal to the asked-for start means that nothing is there yet; beyond it with no records, a gap.
+    `next_offset` equal to the asked-for start means that nothing is there yet; beyond it with
+    no records, a gap.
     """
 
     records: pa.RecordBatch
@@ -116,11 +124,13 @@ class Log(Protocol):
     def bounds_of(self, storage: StorageTopic) -> list[Bounds]:
         """`bounds` of every partition of a storage topic, at one instant where the backend can."""
 
-    def read(self, partition: Partition, start: int, bytes_max: int, end: int | None = None) -> Chunk:
-        """Committed records from `start` on, before `end`, about `bytes_max` of them but at least one if there is one.
+    def read(
+        self, partition: Partition, start: int, bytes_max: int, end: int | None = None
+    ) -> Chunk:
+        """Committed records from `start` on, before `end`: about `bytes_max`, at least one.
 
-        Never waits. A start beyond the end is `OutOfRange`; one in a gap gives what follows. Damaged bytes
-        are `CorruptBatch`; whole batches before the damage are still given.
+        Never waits. A start beyond the end is `OutOfRange`; one in a gap gives what follows.
+        Damaged bytes are `CorruptBatch`; whole batches before the damage are still given.
         """
 
 
@@ -130,12 +140,16 @@ class Table(Protocol):
     def get(self, table: str, key: bytes) -> bytes | None:
         """The newest committed value, or None."""
 
-    def scan(self, table: str, start: bytes = b"", end: bytes | None = None, limit: int = 1000) -> list[tuple[bytes, bytes]]:
-        """Keys from `start` up to, not including, `end`, in byte order, at most `limit`, at one instant."""
+    def scan(
+        self, table: str, start: bytes = b"", end: bytes | None = None, limit: int = 1000
+    ) -> list[tuple[bytes, bytes]]:
+        """Keys from `start` up to, not including, `end`, in byte order, at most `limit`, at one
+        instant."""
 
 
 class Store(Protocol):
-    """Small versioned entries. Versions rise over all entries of the store, so they order what happened."""
+    """Small versioned entries. Versions rise over all entries of the store, so they order what
+    happened."""
 
     def get(self, key: str) -> Entry | None:
         """The entry, or None when it does not exist."""
@@ -144,12 +158,14 @@ class Store(Protocol):
         """All entries whose key begins with `prefix`, in key order, at one instant."""
 
     def commit(self, change: Change) -> int:
-        """Do all of it and return the version that every written entry now has, or raise `Conflict` and do nothing."""
+        """Do all of it and return the version that every written entry now has, or raise
+        `Conflict` and do nothing."""
 
     def watch(self, prefix: str, after: int) -> list[Entry]:
         """Entries written or removed after version `after`, oldest first, newest state each.
 
-        Never waits: see `Backend.follower`. `WatchExpired` when removals since then are no longer all remembered.
+        Never waits: see `Backend.follower`. `WatchExpired` when removals since then are no
+        longer all remembered.
         """
 
 
@@ -167,7 +183,7 @@ class Follower(Protocol):
 
 
 class Backend(Protocol):
-    """A place where a hub lives. Every method may be called from any thread and any forked child."""
+    """A place where a hub lives. Every method may be called from any thread and forked child."""
 
     @property
     def name(self) -> str:
@@ -188,8 +204,9 @@ class Backend(Protocol):
     def commit(self, transaction: Transaction) -> list[Range]:
         """Commit, and say where each append landed, in the order of `appends`.
 
-        Durable by the hub's sync policy when it returns. Raises, with nothing written: `Fenced`, `Sealed`,
-        `Conflict`, `MessageTooLarge`, `UnknownTopic`, `BackendUnavailable`; and `OutcomeUnknown`.
+        Durable by the hub's sync policy when it returns. Raises, with nothing written:
+        `Fenced`, `Sealed`, `Conflict`, `MessageTooLarge`, `UnknownTopic`, `BackendUnavailable`;
+        and `OutcomeUnknown`.
         """
 
     def follower(self) -> Follower:
@@ -204,7 +221,6 @@ FENCES = "fence/"
 
 
 def raise_fence(store: Store, name: str) -> Fence:
-    """Take over a name: every transaction that carries an older epoch of it is refused from now on."""
+    """Take over a name: every transaction that carries an older epoch of it is refused from now
+    on."""
     return Fence(name, store.commit(Change(writes={FENCES + name: b""})))
-
-

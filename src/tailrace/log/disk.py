@@ -1,4 +1,4 @@
-"""The four things a log asks of a disk, as a parameter, so that tests can hand in one that fails."""
+"""What a log asks of a disk, as a parameter, so that tests can hand in one that fails."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The index of a segment: its batch entries, once there are too many of them to stay in `hub.db`.
 
-An `.index` file is a sequence of blocks, each written once and checksummed. All numbers are big-endian.
+An `.index` file is a sequence of blocks, each written once and checksummed. All numbers are
+big-endian.
 
     block   magic "TRIX"   4 bytes
             count          4 bytes   entries in the block
@@ -9,8 +10,8 @@ An `.index` file is a sequence of blocks, each written once and checksummed. All
             (zero)         4 bytes
             entries        count x 56 bytes, as `ENTRY`
 
-Blocks let a reader find an offset by walking a few headers, and let a writer add entries without touching older
-ones: bytes after the length that `hub.db` names do not exist.
+Blocks let a reader find an offset by walking a few headers, and let a writer add entries
+without touching older ones: bytes after the length that `hub.db` names do not exist.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ ENTRY = np.dtype(
 
 
 class BatchEntry(NamedTuple):
-    """Which bytes of a segment are which offsets. `base + records` is the first offset after the batch."""
+    """Which bytes of a segment are which offsets. `base + records` is the first offset after the
+    batch."""
 
     base: int
     records: int
@@ -76,7 +78,8 @@ def encode_block(entries: Sequence[BatchEntry]) -> bytes:
 
 
 class IndexReader:
-    """Finds entries in one `.index` file. Knows the blocks it has walked; holds one block in memory."""
+    """Finds entries in one `.index` file. Knows the blocks it has walked; holds one block in
+    memory."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -85,12 +88,15 @@ class IndexReader:
         self._held: tuple[int, npt.NDArray[np.void]] | None = None
 
     def entries(self, descriptor: int, index_bytes: int, offset: int) -> list[BatchEntry]:
-        """Entries from the one that holds `offset` (or the next) to the end of its block; [] past the last.
+        """Entries from the one that holds `offset`, or the next, to the end of its block.
 
+        None past the last.
         `index_bytes` is the committed length. Raises `DamagedIndex`.
         """
         self._walk(descriptor, index_bytes)
-        number = max(0, bisect_right(self._blocks, offset, key=lambda block: block.first_offset) - 1)
+        number = max(
+            0, bisect_right(self._blocks, offset, key=lambda block: block.first_offset) - 1
+        )
         while number < len(self._blocks) and self._blocks[number].position < index_bytes:
             rows = self._rows(descriptor, number)
             first = int(np.searchsorted(rows["base"] + rows["records"], offset, side="right"))

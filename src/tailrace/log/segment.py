@@ -1,12 +1,13 @@
 """One segment of a partition: the files that hold a run of its records.
 
-    00000000000000000042.log         records one after another, and nothing else, in the record format
+    00000000000000000042.log         records one after another, and nothing else
     00000000000000000042.positions   4 bytes a record, big-endian: where in .log it begins
     00000000000000000042.index       batch entries that no longer stand in hub.db (see `index`)
 
-The name is the base offset. Only bytes that a committed batch entry names exist; what lies behind them is left
-from a write that never committed, and is written over. Files are never truncated, so a reader is never disturbed.
-Positions are derived: where they are missing or wrong they are found again from the records.
+The name is the base offset. Only bytes that a committed batch entry names exist; what lies
+behind them is left from a write that never committed, and is written over. Files are never
+truncated, so a reader is never disturbed. Positions are derived: where they are missing or
+wrong they are found again from the records.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class Segment:
         return self.directory / f"{segment_name(self.base)}.log"
 
     def create(self) -> bool:
-        """Make the files where they are missing; True when any was, so the directory is to be synced."""
+        """Make the files where they are missing; True when any was, so the directory is to be
+        synced."""
         created = False
         for ending in (".log", ".positions"):
             created |= self._open(ending, os.O_CREAT)
@@ -70,7 +72,12 @@ class Segment:
         """The length of the log file, committed or not."""
         return os.fstat(self._descriptor(".log")).st_size
 
-    def write(self, entry: BatchEntry, data: Buffer, positions: np.ndarray[tuple[int], np.dtype[np.uint32]]) -> None:
+    def write(
+        self,
+        entry: BatchEntry,
+        data: Buffer,
+        positions: np.ndarray[tuple[int], np.dtype[np.uint32]],
+    ) -> None:
         """Write a batch where its entry says. It exists only once the entry is committed."""
         self._disk.write(self._descriptor(".log"), data, entry.position)
         absolute = (positions + np.uint32(entry.position)).astype(">u4").tobytes()
@@ -128,7 +135,8 @@ class Segment:
         return index_bytes + len(block)
 
     def folded(self, index_bytes: int, offset: int) -> list[BatchEntry]:
-        """Folded entries from the one that holds `offset` on, as many as one block has; [] past the last."""
+        """Folded entries from the one that holds `offset` on, as many as one block has; [] past
+        the last."""
         with self._opening:
             descriptor = self._descriptor(".index")
             return self._index.entries(descriptor, index_bytes, offset)
@@ -140,7 +148,9 @@ class Segment:
             begin = entry.position - origin
             batch = view[begin : begin + entry.bytes]
             if len(batch) < entry.bytes:
-                return number, Damage(entry, f"the file ends {entry.bytes - len(batch)} bytes early")
+                return number, Damage(
+                    entry, f"the file ends {entry.bytes - len(batch)} bytes early"
+                )
             if zlib.crc32(batch) != entry.crc:
                 return number, Damage(entry, "the checksum does not match")
         return len(entries), None

@@ -1,8 +1,9 @@
 """What a topic is: an ordered list of storage topics and a produce pointer, as one value.
 
-A `Definition` is one entry of the store, in JSON, under ``topic/NAME``. Its methods give the next definition and
-write nothing: whoever stores it does so with the version it was read at, so that no two changes are lost in
-each other. Whether a storage topic is sealed, and where it ends, is the log's to say.
+A `Definition` is one entry of the store, in JSON, under ``topic/NAME``. Its methods give the next
+definition and write nothing: whoever stores it does so with the version it was read at, so that no
+two changes are lost in each other. Whether a storage topic is sealed, and where it ends, is the
+log's to say.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import msgspec
 
 from tailrace.backend.contract import Change, StorageTopic
 from tailrace.errors import InvalidName, InvalidValue
-from tailrace.topic.lineage import Shape, check_count, next_shape
+from tailrace.message import Partition
+from tailrace.topic.lineage import Shape, check_count, follows, next_shape
 from tailrace.topic.router import RouterKind
 
 TOPICS: Final = "topic/"
@@ -80,6 +82,25 @@ class Definition(msgspec.Struct, frozen=True):
         """All of them, oldest first, as the log names them."""
         for storage, shape in enumerate(self.storage):
             yield StorageTopic(topic, storage, shape.partitions)
+
+    def follows(self, partition: Partition) -> set[Partition]:
+        """The partitions that must be finished before this one may start; of the first storage topic, none."""
+        self.check_partition(partition)
+        if partition.storage == 0:
+            return set()
+        before = partition.storage - 1
+        numbers = follows(
+            self.router, self.storage[before], self.storage[partition.storage], partition.number
+        )
+        return {Partition(partition.topic, before, number) for number in numbers}
+
+    def check_partition(self, partition: Partition) -> Partition:
+        """The partition, if there is one; otherwise `InvalidValue` with those that there are."""
+        count = self.storage_topic(partition.topic, partition.storage).partitions
+        if not 0 <= partition.number < count:
+            where = f"partition of storage topic {partition.storage} of {partition.topic!r}"
+            raise InvalidValue(where, partition.number, f"0 to {count - 1}")
+        return partition
 
     def differences(self, partitions: int, router: RouterKind, content_type: str) -> list[str]:
         """How this definition is not the one somebody wants to create, in words.

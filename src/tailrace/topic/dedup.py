@@ -1,12 +1,14 @@
 """One message per `dedup_id`, over a window of time.
 
-Two tables per topic: ``dedup/TOPIC/IDENTITY`` has for each id where its message is, and ``dedup-times/TOPIC/IDENTITY``
-has the ids by time. A push writes both in the commit that stores the message, on condition that the id is not there.
-Ids older than the window are removed only under the fence ``dedup/TOPIC``, so that an id which was looked at, found old
-and removed cannot have been removed and pushed anew by somebody else in between.
+Two tables per topic: ``dedup/TOPIC/IDENTITY`` has for each id where its message is, and
+``dedup-times/TOPIC/IDENTITY`` has the ids by time. A push writes both in the commit that stores the
+message, on condition that the id is not there. Ids older than the window are removed only under the
+fence ``dedup/TOPIC``, so that an id which was looked at, found old and removed cannot have been
+removed and pushed anew by somebody else in between.
 
-An offset is known only once it is committed. The table has the end of the partition before the commit instead, and
-the record has the id as a header: it is the first with that header from there on.
+An offset is known only once it is committed. The table has the end of the partition before the
+commit instead, and the record has the id as a header: it is the first with that header from there
+on.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ import msgspec
 from tailrace.backend.contract import TableKey, Transaction, raise_fence
 from tailrace.clock import Clock
 from tailrace.errors import Busy, Conflict, Fenced, InvalidValue, OutcomeUnknown, OutOfRange
-from tailrace.log.columns import records_of
 from tailrace.log.record import Record
 from tailrace.message import Partition, Receipt
+from tailrace.topic.reading import records_from
 from tailrace.topic.view import View, commit_following
 
 DEDUP_ID: Final = "dedup-id"
@@ -39,7 +41,6 @@ PRUNE_MAX: Final = 256
 ATTEMPTS_MAX: Final = 5
 """How often one push starts again because its outcome was unknown or its id had just expired."""
 
-_READ_BYTES: Final = 64 << 10
 _TIME_BYTES: Final = 8
 
 
@@ -82,7 +83,9 @@ class Dedup:
             if not self._expired(seen):
                 return self._receipt(seen, id_bytes)
             self._remove_expired([id_bytes])
-        raise Busy(f"dedup_id {dedup_id!r} was not settled in {ATTEMPTS_MAX} attempts", "push it again")
+        raise Busy(
+            f"dedup_id {dedup_id!r} was not settled in {ATTEMPTS_MAX} attempts", "push it again"
+        )
 
     def _push_new(self, record: Record, id_bytes: bytes) -> Receipt:
         view, now_ms = self._view, self._clock.now_ms()
@@ -106,14 +109,10 @@ class Dedup:
         """Find the record of an id that was stored."""
         partition = Partition(self._view.topic, seen.storage, seen.number)
         log = self._view.backend.log
-        end, offset = log.bounds(partition).end, seen.hint
-        while offset < end:
-            chunk = log.read(partition, offset, _READ_BYTES, end)
-            for record in records_of(chunk.records):
-                if record.headers and record.headers.get(DEDUP_ID) == id_bytes:
-                    return Receipt(*partition, record.offset, record.timestamp)
-            offset = chunk.next_offset
-        raise OutOfRange(str(partition), seen.hint, log.bounds(partition).start, end)
+        for record in records_from(log, partition, seen.hint):
+            if record.headers and record.headers.get(DEDUP_ID) == id_bytes:
+                return Receipt(*partition, record.offset, record.timestamp)
+        raise OutOfRange(str(partition), seen.hint, *log.bounds(partition)[:2])
 
     def _prune(self) -> None:
         """Remove some of the ids that are older than the window."""

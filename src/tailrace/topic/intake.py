@@ -33,7 +33,9 @@ class Intake(Generic[T]):
 
     __slots__ = ("_clock", "_payload", "_topic", "key_bytes_max", "message_bytes_max", "raw")
 
-    def __init__(self, topic: str, payload: Payload[T], settings: HubSettings, clock: Clock) -> None:
+    def __init__(
+        self, topic: str, payload: Payload[T], settings: HubSettings, clock: Clock
+    ) -> None:
         self._topic = topic
         self._payload = payload
         self._clock = clock
@@ -71,7 +73,9 @@ class Intake(Generic[T]):
             block.setdefault(CONTENT_TYPE, content_type.encode())
         size = len(data) + (len(header_block(block)) if block else 0)
         if size > self.message_bytes_max:
-            raise MessageTooLarge("a message", size, self.message_bytes_max, "hub.message_bytes_max")
+            raise MessageTooLarge(
+                "a message", size, self.message_bytes_max, "hub.message_bytes_max"
+            )
         return data, block or None
 
     def pairs(self, messages: Sequence[tuple[Key, T]]) -> tuple[Record, ...] | pa.RecordBatch:
@@ -80,7 +84,9 @@ class Intake(Generic[T]):
         if len(messages) < FEW:
             return tuple(self.record(value, key, None, now_ms) for key, value in messages)
         keys = [key.encode() if isinstance(key, str) else key for key, _ in messages]
-        values, kinds = self._payload.encode_many([value for _, value in messages], f"topic {self._topic!r}")
+        values, kinds = self._payload.encode_many(
+            [value for _, value in messages], f"topic {self._topic!r}"
+        )
         columns = {"key": binary(keys, "key"), "value": binary(values, "value")}
         if kinds is not None:
             blocks = [None if kind is None else [(CONTENT_TYPE, kind.encode())] for kind in kinds]
@@ -92,7 +98,9 @@ class Intake(Generic[T]):
         whole = normalise(batch, self._clock.now_ms())
         if whole.num_rows:
             _check_lengths(whole["key"], self.key_bytes_max, "a key", "hub.key_bytes_max")
-            _check_lengths(whole["value"], self.message_bytes_max, "a message", "hub.message_bytes_max")
+            _check_lengths(
+                whole["value"], self.message_bytes_max, "a message", "hub.message_bytes_max"
+            )
             if whole["headers"].null_count < whole.num_rows:
                 self._check_with_headers(whole)
         return whole
@@ -102,7 +110,9 @@ class Intake(Generic[T]):
         for length, pairs in zip(lengths.tolist(), batch["headers"].to_pylist(), strict=True):
             size = length + (len(header_block(dict(pairs))) if pairs else 0)
             if size > self.message_bytes_max:
-                raise MessageTooLarge("a message", size, self.message_bytes_max, "hub.message_bytes_max")
+                raise MessageTooLarge(
+                    "a message", size, self.message_bytes_max, "hub.message_bytes_max"
+                )
 
 
 def binary(values: Sequence[bytes | None], what: str) -> pa.BinaryArray:

@@ -119,7 +119,8 @@ class Pending:
         return self._batch.error
 
     def add_done_callback(self, callback: Callable[[Pending], object]) -> None:
-        """Call `callback(self)` once the outcome is known, in the producer's thread, or now if it is.
+        """Call `callback(self)` once the outcome is known, in the producer's thread, or now if it
+        is.
 
         What it raises is logged and otherwise ignored.
         """

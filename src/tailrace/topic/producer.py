@@ -9,27 +9,22 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
-from tailrace.backend.contract import Fence, TableKey, Transaction
-from tailrace.errors import BackendUnavailable, Error, HubClosed, OutcomeUnknown
+from tailrace.errors import Error, HubClosed
 from tailrace.log.record import OVERHEAD_BYTES
-from tailrace.message import Range, Receipts
+from tailrace.message import Receipts
 from tailrace.topic.intake import Headers, Intake, Key, Time, milliseconds
 from tailrace.topic.pending import Batch, Pending
 from tailrace.topic.producer_name import ProducerName
-from tailrace.topic.shipment import Shipment
-from tailrace.topic.view import View, commit_following
+from tailrace.topic.shipment import Shipment, send
+from tailrace.topic.view import View
 
 T = TypeVar("T")
 
 BATCHES_MAX: Final = 16
 """How many batches a producer holds, the one being sent included, before a push waits."""
-
-ATTEMPTS_MAX: Final = 5
-"""How often a named producer repeats a batch whose outcome it had to look up."""
 
 
 class Producer(Generic[T]):
@@ -48,7 +43,13 @@ class Producer(Generic[T]):
     """
 
     def __init__(
-        self, view: View, intake: Intake[T], *, linger_s: float, batch_bytes: int, name: ProducerName | None
+        self,
+        view: View,
+        intake: Intake[T],
+        *,
+        linger_s: float,
+        batch_bytes: int,
+        name: ProducerName | None,
     ) -> None:
         self._view = view
         self._intake = intake
@@ -64,7 +65,9 @@ class Producer(Generic[T]):
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
-        self._thread = threading.Thread(target=self._run, name=f"tailrace {view.topic}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name=f"tailrace {view.topic}", daemon=True
+        )
         self._thread.start()
         _producers.add(self)
 
@@ -81,7 +84,12 @@ class Producer(Generic[T]):
         A message that is not valid, or too large, raises here and harms no other.
         """
         intake = self._intake
-        if headers is None and intake.raw and type(value) is bytes and len(value) <= intake.message_bytes_max:
+        if (
+            headers is None
+            and intake.raw
+            and type(value) is bytes
+            and len(value) <= intake.message_bytes_max
+        ):
             data: bytes = value
             block = None
         else:
@@ -90,7 +98,12 @@ class Producer(Generic[T]):
         time_ms = intake.now_ms() if timestamp is None else milliseconds(timestamp)
         with self._lock:
             batch = self._last
-            if batch is None or batch.size_bytes >= self._batch_bytes or self._error or self._closing:
+            if (
+                batch is None
+                or batch.size_bytes >= self._batch_bytes
+                or self._error
+                or self._closing
+            ):
                 batch = self._open_batch()
             values = batch.values
             index = len(values)
@@ -135,7 +148,10 @@ class Producer(Generic[T]):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if error is None:
             self.close()
@@ -146,14 +162,18 @@ class Producer(Generic[T]):
     def _open_batch(self) -> Batch:
         """A new batch to fill, when there is room for one. Called with the lock held."""
         self._room.wait_for(
-            lambda: len(self._waiting) + (self._sending is not None) < BATCHES_MAX
-            or self._error
-            or self._closing
+            lambda: (
+                len(self._waiting) + (self._sending is not None) < BATCHES_MAX
+                or self._error
+                or self._closing
+            )
         )
         if self._error is not None:
             raise self._error
         if self._closing:
-            raise HubClosed(f"this producer of topic {self._view.topic!r} is closed", "open another")
+            raise HubClosed(
+                f"this producer of topic {self._view.topic!r} is closed", "open another"
+            )
         batch = self._last = Batch(time.monotonic())
         self._waiting.append(batch)
         self._work.notify()
@@ -194,33 +214,9 @@ class Producer(Generic[T]):
 
     def _send(self, batch: Batch) -> Receipts:
         shipment = Shipment(batch.records())
-        name = self._name
-        if name is None:
-            return shipment.receipts(self._commit(shipment, {}, None))
-        after = name.stored + len(shipment)
-        for _ in range(ATTEMPTS_MAX):
-            try:
-                ranges = self._commit(shipment, name.written(after), name.fence)
-            except OutcomeUnknown as unknown:
-                name.settle()
-                if name.stored == after:
-                    return shipment.receipts(unknown.ranges)
-            else:
-                name.stored = after
-                return shipment.receipts(ranges)
-        raise BackendUnavailable(
-            f"the outcome of a batch was unknown {ATTEMPTS_MAX} times", "nothing of it was stored"
-        )
-
-    def _commit(
-        self, shipment: Shipment, table: Mapping[TableKey, bytes], fence: Fence | None
-    ) -> Sequence[Range]:
-        view = self._view
-        return commit_following(
-            view.backend,
-            {view.topic: view},
-            lambda: Transaction(shipment.route(view.target), table, fence),
-        )
+        if self._name is not None:
+            return self._name.send(self._view, shipment)
+        return shipment.receipts(send(self._view, shipment))
 
     def _fail(self, batch: Batch, error: BaseException) -> None:
         """Fail a batch, all behind it, and all pushes from now on."""

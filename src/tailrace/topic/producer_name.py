@@ -1,15 +1,37 @@
-"""What makes a named producer idempotent: a fence on its name, and a number kept beside its records.
+"""What makes a named producer idempotent: a fence on its name, and a number kept beside its
+records.
 
-The table ``producers/TOPIC/IDENTITY`` has, per name, how many messages of it are stored, written in the commit that
-stores them. Taking a name raises its fence and then reads the number, so nothing of an earlier owner can be stored
-after that. After a commit of unknown outcome the owner takes its own name again, which settles the outcome.
+The table ``producers/TOPIC/IDENTITY`` has, per name, how many messages of it are stored, written in
+the commit that stores them. Taking a name raises its fence and then reads the number, so nothing of
+an earlier owner can be stored after that. After a commit of unknown outcome the owner takes its own
+name again, which settles the outcome.
 """
 
 from __future__ import annotations
 
-from tailrace.backend.contract import FENCES, Backend, Change, Fence, TableKey, raise_fence
-from tailrace.errors import Conflict, Fenced
+from typing import Final
+
+from tailrace.backend.contract import (
+    FENCES,
+    Backend,
+    Change,
+    Fence,
+    Records,
+    TableKey,
+    Transaction,
+    raise_fence,
+)
+from tailrace.errors import BackendUnavailable, Conflict, Fenced, OutcomeUnknown
+from tailrace.log.columns import records_of
+from tailrace.log.record import Record
+from tailrace.message import Receipts
 from tailrace.topic.composite import check_name
+from tailrace.topic.reading import find_run
+from tailrace.topic.shipment import Part, Shipment
+from tailrace.topic.view import View, commit_following
+
+ATTEMPTS_MAX: Final = 5
+"""How often a batch is sent whose outcome was unknown and turned out to be: not stored."""
 
 
 class ProducerName:
@@ -20,31 +42,62 @@ class ProducerName:
     def __init__(self, backend: Backend, topic: str, identity: str, name: str) -> None:
         """Take the name: from now on every earlier holder of it is `Fenced`."""
         self._backend = backend
-        self._key = TableKey(producers_table(topic, identity), check_name("producer", name).encode())
+        self._key = TableKey(
+            producers_table(topic, identity), check_name("producer", name).encode()
+        )
         self.fence = raise_fence(backend.store, f"producer/{topic}/{name}")
         self.stored = self._read()
 
-    def written(self, number: int) -> dict[TableKey, bytes]:
-        """The table write that goes with the messages up to the `number`-th."""
-        return {self._key: number.to_bytes(8, "big")}
+    def send(self, view: View, shipment: Shipment) -> Receipts:
+        """Commit a shipment with the number that follows from it, once, whatever the outcomes are."""
+        after = self.stored + len(shipment)
+        log = self._backend.log
+        sent: list[tuple[Part, int]] = []
 
-    def settle(self) -> None:
-        """After an unknown outcome: make sure that nothing under way can still be stored, and read the number.
+        def build() -> Transaction:
+            parts = shipment.route(view.target)
+            sent[:] = [(part, log.bounds(part[0]).end) for part in parts]
+            return Transaction(parts, {self._key: after.to_bytes(8)}, self.fence)
+
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                ranges = commit_following(self._backend, {view.topic: view}, build)
+            except OutcomeUnknown:
+                self._settle()
+                if self.stored != after:
+                    continue
+                ranges = [
+                    find_run(log, where, end, _listed(records)) for (where, records), end in sent
+                ]
+            self.stored = after
+            return shipment.receipts(ranges)
+        raise BackendUnavailable(
+            f"a batch was not stored in {ATTEMPTS_MAX} attempts", "open the name again"
+        )
+
+    def _settle(self) -> None:
+        """Make sure that nothing under way can still be stored, and read the number.
 
         `Fenced` when somebody newer has the name.
         """
         key = FENCES + self.fence.name
         try:
-            epoch = self._backend.store.commit(Change(expect={key: self.fence.epoch}, writes={key: b""}))
+            epoch = self._backend.store.commit(
+                Change(expect={key: self.fence.epoch}, writes={key: b""})
+            )
         except Conflict as newer:
             raise Fenced(self.fence.name, self.fence.epoch, newer.version) from newer
         self.fence = Fence(self.fence.name, epoch)
         self.stored = self._read()
 
     def _read(self) -> int:
-        return int.from_bytes(self._backend.table.get(*self._key) or b"", "big")
+        return int.from_bytes(self._backend.table.get(*self._key) or b"")
 
 
 def producers_table(topic: str, identity: str) -> str:
     """The table with the numbers of a topic's named producers."""
     return f"producers/{topic}/{identity}"
+
+
+def _listed(records: Records) -> list[Record]:
+    return list(records) if isinstance(records, tuple) else records_of(records)

@@ -20,6 +20,9 @@ from tailrace.errors import InvalidValue
 Hashes: TypeAlias = npt.NDArray[np.int64]
 IntOrArray = TypeVar("IntOrArray", int, Hashes)
 
+HASHES = 1 << 31
+"""How many hashes there are: 0 up to, not including, this."""
+
 NO_KEY = -1
 """What `hash_keys` gives for a row whose key is null or empty: it may go anywhere."""
 
@@ -29,6 +32,7 @@ _MASK = 0xFFFFFFFF
 _HASH_BITS = 31
 _WORD = Struct("<I")
 _FEW = 16
+_WORDS_MAX = 0xFFFF
 
 
 class RouterKind(StrEnum):
@@ -102,28 +106,28 @@ def _hash_rows(
 ) -> npt.NDArray[np.uint32]:
     """`murmur2` of many keys, word by word: the rows with most words come first, so that those
     still at it are a prefix. The few with very many words end up in the plain loop."""
-    words = lengths >> 2
-    order = np.argsort(-words, kind="stable")
-    starts, ordered_lengths, tails = starts[order], lengths[order], (lengths & 3)[order]
+    # Numbers of 16 bits are sorted by radix, several times faster than wider ones.
+    words = np.minimum(lengths >> 2, _WORDS_MAX).astype(np.uint16)
+    order = np.argsort(_WORDS_MAX - words, kind="stable")
+    starts, lengths, words = starts[order], lengths[order], words[order]
     at = np.ndarray(len(data) - 3, "<u4", data, strides=(1,))
     m = np.uint32(_M)
-    h = ordered_lengths.astype(np.uint32) ^ np.uint32(_SEED)
-    active_at = len(words) - np.cumsum(np.bincount(words))
+    h = lengths.astype(np.uint32) ^ np.uint32(_SEED)
     active = 0
-    for index, active in enumerate(active_at.tolist()):
+    for index, ended in enumerate(np.cumsum(np.bincount(words)).tolist()):
+        active = len(words) - ended
         if active < _FEW:
             break
         word = at[starts[:active] + 4 * index] * m
         word ^= word >> 24
         h[:active] = h[:active] * m ^ word * m
-    tail = at[starts + 4 * words[order]] & ((np.uint32(1) << 8 * tails.astype(np.uint32)) - 1)
-    h = np.where(tails > 0, (h ^ tail) * m, h)
+    tail_bits = (lengths & 3).astype(np.uint32) << 3
+    tails = at[starts + (lengths & ~3)] & ((np.uint32(1) << tail_bits) - np.uint32(1))
+    h = np.where(tail_bits > 0, (h ^ tails) * m, h)
     h = (h ^ h >> 13) * m
     h ^= h >> 15
-    for row, start, length in zip(
-        range(active), starts.tolist(), ordered_lengths.tolist(), strict=False
-    ):
-        h[row] = murmur2(data[start : start + length].tobytes())
+    for row in range(active):
+        h[row] = murmur2(data[starts[row] : starts[row] + lengths[row]].tobytes())
     hashes = np.empty_like(h)
     hashes[order] = h
     return hashes

@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tailrace.backend.contract import Records
+from tailrace.backend.contract import Records, Transaction
 from tailrace.log.columns import split
 from tailrace.log.record import Record
 from tailrace.message import Partition, Range, Receipt, Receipts
 from tailrace.topic.target import Target
+from tailrace.topic.view import View, commit_following
 
 Part: TypeAlias = "tuple[Partition, Records]"
 Indices: TypeAlias = "Sequence[slice | list[int] | npt.NDArray[np.int64]]"
@@ -62,6 +63,13 @@ class Shipment:
         """The receipts of the records, in their order, given where the parts of the last `route` landed."""
         landing = _Landing(_timestamps(self._records), self._indices, ranges)
         return Receipts(len(self), landing.receipt)
+
+
+def send(view: View, shipment: Shipment) -> list[Range]:
+    """Commit a shipment to wherever pushes go now; where its parts landed."""
+    return commit_following(
+        view.backend, {view.topic: view}, lambda: Transaction(shipment.route(view.target))
+    )
 
 
 class _Landing:

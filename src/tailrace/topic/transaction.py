@@ -20,7 +20,8 @@ TRANSACTION_BYTES_MAX: Final = 256 << 20
 
 
 class OpenTransaction:
-    """Collects in memory, and commits at the end of its `with` block; an exception in the block discards all.
+    """Collects in memory, and commits at the end of its `with` block; an exception in the block
+    discards all.
 
     Nothing is locked while the block runs. Where messages go is decided at the commit, and again when a topic
     was switched meanwhile. Under a fence the commit is `Fenced` once somebody newer holds the name.
@@ -68,14 +69,19 @@ class OpenTransaction:
     def receipts(self) -> Sequence[Receipt]:
         """Where the messages landed, in the order of the pushes; only once it is committed."""
         if self._receipts is None:
-            raise Error("the transaction is not committed", "its receipts are there after the with block")
+            raise Error(
+                "the transaction is not committed", "its receipts are there after the with block"
+            )
         return self._receipts
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._open = False
         if error is None:
@@ -114,7 +120,9 @@ class OpenTransaction:
     def _grow(self, size_bytes: int) -> None:
         self._size_bytes += size_bytes
         if self._size_bytes > TRANSACTION_BYTES_MAX:
-            raise MessageTooLarge("a transaction", self._size_bytes, TRANSACTION_BYTES_MAX, "its bound")
+            raise MessageTooLarge(
+                "a transaction", self._size_bytes, TRANSACTION_BYTES_MAX, "its bound"
+            )
 
     def _check_open(self) -> None:
         if not self._open:

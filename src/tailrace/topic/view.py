@@ -1,7 +1,7 @@
 """A topic as this process last saw it, and commits that follow its produce pointer.
 
-Nobody asks the store where the pointer is before each push. The log refuses what comes behind a seal, and that
-is when a view looks again.
+Nobody asks the store where the pointer is before each push. The log refuses what comes behind a
+seal, and that is when a view looks again.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class View:
             raise sealed
 
     def change(self, next_of: Callable[[Definition], Definition]) -> tuple[Definition, Definition]:
-        """Store the next definition, with its storage topics created and sealed; returns both, old and new.
+        """Store the next definition, with its storage topics created and sealed; returns both, old
+        and new.
 
         When another change comes between, `next_of` is asked again with what that one left. `next_of` may return its
         argument to leave all as it is.
@@ -94,13 +95,16 @@ class View:
                 continue
             self.refresh()
             return before, after
-        raise Busy(f"topic {self.topic!r} was changed {SWITCHES_MAX} times meanwhile", "try again later")
+        raise Busy(
+            f"topic {self.topic!r} was changed {SWITCHES_MAX} times meanwhile", "try again later"
+        )
 
 
 def commit_following(
     backend: Backend, views: Mapping[str, View], build: Callable[[], Transaction]
 ) -> list[Range]:
-    """Commit what `build` makes of the views' targets; on `Sealed`, follow the pointer and build it again.
+    """Commit what `build` makes of the views' targets; on `Sealed`, follow the pointer and build it
+    again.
 
     A transaction is refused whole, so what was refused goes to the new storage topic in the order it had.
     """
@@ -109,4 +113,6 @@ def commit_following(
             return backend.commit(build())
         except Sealed as sealed:
             views[sealed.topic].follow(sealed)
-    raise Busy(f"{', '.join(views)} was switched {SWITCHES_MAX} times meanwhile", "push again later")
+    raise Busy(
+        f"{', '.join(views)} was switched {SWITCHES_MAX} times meanwhile", "push again later"
+    )

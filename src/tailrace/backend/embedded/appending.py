@@ -1,4 +1,5 @@
-"""Where the bytes of an append go: pure placing, then writing, then the rows that make them exist."""
+"""Where the bytes of an append go: pure placing, then writing, then the rows that make them
+exist."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ _TAIL_COLUMNS = "id, sealed, next_offset, end_offset, segment, bytes, records, e
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Where a partition ends: its row in `hub.db`. No `segment` means that the next append begins one."""
+    """Where a partition ends: its row in `hub.db`. No `segment` means that the next append begins
+    one."""
 
     number: int
     sealed: int
@@ -31,7 +33,8 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """One batch at its place: in the segment that begins at `segment`, which it begins itself if `rolls`."""
+    """One batch at its place: in the segment that begins at `segment`, which it begins itself if
+    `rolls`."""
 
     before: Tail
     after: Tail
@@ -50,7 +53,8 @@ def read_tail(connection: apsw.Connection, number: int) -> Tail | None:
 
 
 def place(tail: Tail, encoded: Encoded, segment_bytes: int, now_ms: int) -> Placement:
-    """Put a batch at the tail, or into a new segment where it would carry the segment over its size."""
+    """Put a batch at the tail, or into a new segment where it would carry the segment over its
+    size."""
     size = len(encoded.data)
     base = tail.next_offset
     limit = min(segment_bytes, SEGMENT_BYTES_MAX)
@@ -91,13 +95,22 @@ def stamped(placement: Placement) -> tuple[Placement, Any]:
 
 
 def commit_rows(connection: apsw.Connection, placement: Placement) -> bool:
-    """Write the rows that make a batch exist; False when the partition is sealed, deleted or has moved."""
+    """Write the rows that make a batch exist; False when the partition is sealed, deleted or has
+    moved."""
     before, after, entry = placement.before, placement.after, placement.entry
     connection.execute(
-        "UPDATE partitions SET next_offset = ?, end_offset = ?, segment = ?, bytes = ?, records = ?, entries = ?"
+        "UPDATE partitions SET next_offset = ?, end_offset = ?, segment = ?, bytes = ?,"
+        " records = ?, entries = ?"
         " WHERE id = ? AND sealed = 0 AND next_offset = ? AND segment IS ?",
         (
-            *(after.next_offset, after.end_offset, after.segment, after.bytes, after.records, after.entries),
+            *(
+                after.next_offset,
+                after.end_offset,
+                after.segment,
+                after.bytes,
+                after.records,
+                after.entries,
+            ),
             *(after.number, before.next_offset, before.segment),
         ),
     )

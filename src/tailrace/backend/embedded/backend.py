@@ -17,6 +17,7 @@ from tailrace.backend.embedded.committer import Committer, Work
 from tailrace.backend.embedded.database import Database
 from tailrace.backend.embedded.layout import Layout
 from tailrace.backend.embedded.locks import Locks
+from tailrace.backend.embedded.publisher import Parts
 from tailrace.backend.embedded.reading import EmbeddedLog
 from tailrace.backend.embedded.segments import Segments
 from tailrace.backend.embedded.tables import (
@@ -26,7 +27,7 @@ from tailrace.backend.embedded.tables import (
     write_tables,
 )
 from tailrace.backend.embedded.wake import WakeFile, WakeFollower
-from tailrace.backend.embedded.writer import Parts, Writer
+from tailrace.backend.embedded.writer import Writer
 from tailrace.clock import Clock, SystemClock
 from tailrace.errors import BackendUnavailable, HubClosed, InvalidValue
 from tailrace.log.columns import encode
@@ -46,7 +47,9 @@ def _go_on(_point: str) -> None:
 class EmbeddedBackend:
     """See `tailrace.backend.contract.Backend`. Made by `open`."""
 
-    def __init__(self, parts: Parts, timeout_s: float, info: opening.HubInfo, gaps: list[str]) -> None:
+    def __init__(
+        self, parts: Parts, timeout_s: float, info: opening.HubInfo, gaps: list[str]
+    ) -> None:
         self.info = info
         self.gaps = gaps
         """Batches that the last crash of the machine lost, in words; found by this opening."""
@@ -75,7 +78,8 @@ class EmbeddedBackend:
     ) -> EmbeddedBackend:
         """Open the hub in a directory, making it where there is none.
 
-        `sync` is `"batch"` (acknowledged means on disk) or `"none"`; a new hub keeps it, an old one must agree.
+        `sync` is `"batch"` (acknowledged means on disk) or `"none"`; a new hub keeps it, an old
+        one must agree.
         """
         opening.check_sync(sync)
         if not SEGMENT_BYTES_MIN <= segment_bytes <= SEGMENT_BYTES_MAX:
@@ -214,7 +218,8 @@ def _prepare(
 
 
 def _remove_strays(layout: Layout, database: Database) -> None:
-    # The rows are read after the directories are listed: a partition's directory is made only after its row.
+    # The rows are read after the directories are listed: a partition's directory is made only
+    # after its row.
     listed = layout.listed_numbers()
     known = {number for (number,) in database.rows("SELECT id FROM partitions")}
     layout.remove(listed - known)

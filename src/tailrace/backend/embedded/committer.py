@@ -1,8 +1,9 @@
 """Group commit: the work of many threads becomes one write, one sync and one commit.
 
-A thread that brings work leads if nobody does: it takes all that waits, in order, and carries it through; the threads
-whose work it took wait for it. So one thread alone pays no hand-over, and sixty-four share a sync. Whole pieces of work
-are joined, each in a savepoint of its own: one that is refused drops out alone.
+A thread that brings work leads if nobody does: it takes all that waits, in order, and carries
+it through; the threads whose work it took wait for it. So one thread alone pays no hand-over,
+and sixty-four share a sync. Whole pieces of work are joined, each in a savepoint of its own:
+one that is refused drops out alone.
 """
 
 from __future__ import annotations
@@ -27,11 +28,22 @@ GROUP_BYTES_MAX = 64 * 2**20
 class Work:
     """One transaction or change on its way into `hub.db`.
 
-    `check` only reads, and raises what forbids the work; `write` makes its rows and returns its result. Both run
-    inside the commit; `check` also runs before any byte is written, to spare what is bound to be refused.
+    `check` only reads, and raises what forbids the work; `write` makes its rows and returns its
+    result. Both run inside the commit; `check` also runs before any byte is written, to spare
+    what is bound to be refused.
     """
 
-    __slots__ = ("appends", "check", "deadline", "error", "finished", "ranges", "result", "turn", "write")
+    __slots__ = (
+        "appends",
+        "check",
+        "deadline",
+        "error",
+        "finished",
+        "ranges",
+        "result",
+        "turn",
+        "write",
+    )
 
     def __init__(
         self,
@@ -64,9 +76,12 @@ class Work:
 
 
 class Committer:
-    """The queue of work of one process. `carry` does a group, settles each piece, and gives back what is to be redone."""
+    """The queue of work of one process. `carry` does a group, settles each piece, and gives back
+    what is to be redone."""
 
-    def __init__(self, carry: Callable[[list[Work], float], Iterable[Work]], timeout_s: float) -> None:
+    def __init__(
+        self, carry: Callable[[list[Work], float], Iterable[Work]], timeout_s: float
+    ) -> None:
         self._carry = carry
         self._timeout_s = timeout_s
         self.reset()
@@ -78,7 +93,8 @@ class Committer:
         self._led = False
 
     def submit(self, work: Work) -> Any:
-        """Carry the work through, alone or with that of other threads, and return its result or raise its error."""
+        """Carry the work through, alone or with that of other threads, and return its result or
+        raise its error."""
         work.deadline = time.monotonic() + self._timeout_s
         with self._mutex:
             self._queue.append(work)
@@ -103,8 +119,8 @@ class Committer:
                 if not settled and work in self._queue:
                     self._queue.remove(work)
                     raise BackendUnavailable(
-                        f"no commit within {self._timeout_s:g} s: another thread of this process waits for a lock",
-                        "nothing was written",
+                        f"no commit within {self._timeout_s:g} s",
+                        "another thread of this process waits for a lock; nothing was written",
                     )
             if not settled:
                 work.turn.acquire()
@@ -150,4 +166,6 @@ class Committer:
 def _for_others(work: Work, own: Work, error: BaseException) -> BaseException:
     if work is own or isinstance(error, Exception):
         return error
-    return OutcomeUnknown("the thread that committed for this one was interrupted", "look before you repeat it")
+    return OutcomeUnknown(
+        "the thread that committed for this one was interrupted", "look before you repeat it"
+    )

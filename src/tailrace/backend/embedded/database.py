@@ -1,15 +1,16 @@
 """`hub.db`: the one SQLite database of a hub, and the only thing that ever commits.
 
     meta         format, hub id, sync policy, incarnation, boot, store version, watch floor
-    partitions   one row each: whether sealed, first and next offset, and the tail of its active segment
-    segments     one row each: base offset, and for a closed one its end; how much of its index counts
-    entries      the newest batch entries of each partition (older ones are folded into .index files)
+    partitions   one row each: sealed or not, first and next offset, tail of the active segment
+    segments     one row each: base offset, end when closed, how much of its index counts
+    entries      the newest batch entries of each partition (older ones are in .index files)
     tables       table, key, value
     store        key, value (NULL: removed), version
 
-The database is in WAL mode and is never checkpointed by SQLite itself: the holder of the commit lock does it,
-quietly from 4 MB on. Readers in a tight loop can keep a WAL from ever starting over; above 64 MB the holder sets a
-byte in a small mapped file, readers pause before their next look, and it restarts the WAL.
+The database is in WAL mode and is never checkpointed by SQLite itself: the holder of the commit
+lock does it, quietly from 4 MB on. Readers in a tight loop can keep a WAL from ever starting
+over; above 64 MB the holder sets a byte in a small mapped file, readers pause before their next
+look, and it restarts the WAL.
 
 No reader keeps a transaction open: each look is one, and reads all it needs.
 """
@@ -64,7 +65,8 @@ CREATE INDEX store_removed ON store(version) WHERE value IS NULL;
 CHECKPOINT_BYTES = 4 * 2**20
 RESTART_BYTES = 64 * 2**20
 PAUSE_MAX_S = 0.1
-"""How long a reader heeds the pause byte: a holder killed while it is set must stop nobody for long."""
+"""How long a reader heeds the pause byte: a holder killed while it is set must stop nobody for
+long."""
 
 _BUSY_MS = 10_000
 _PAGE_BYTES = 4096
@@ -76,7 +78,8 @@ _LEFT_ALONE: list[Any] = []
 
 
 class Database:
-    """The connections of one process: one that writes, under the commit lock, and a pool that reads."""
+    """The connections of one process: one that writes, under the commit lock, and a pool that
+    reads."""
 
     def __init__(self, path: Path, pause: Path, *, synchronous: str) -> None:
         self._path = path
@@ -137,7 +140,7 @@ class Database:
     def rows(self, sql: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
         """All rows of one query, as a look of its own."""
         with self.look() as connection:
-            return connection.execute(sql, bindings).fetchall()
+            return select(connection, sql, bindings)
 
     def _heed_pause(self) -> None:
         deadline = time.monotonic() + PAUSE_MAX_S
@@ -171,3 +174,9 @@ class Database:
         while self._readers:
             self._readers.pop().close()
         self._pause.close()
+
+
+def select(connection: apsw.Connection, sql: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
+    """All rows of a query."""
+    rows: list[Any] = connection.execute(sql, bindings).fetchall()
+    return rows

@@ -4,9 +4,10 @@
     hub.lock     partition locks        hub.commit   the commit lock
     hub.wake     touched by commits     hub.pause    asks readers to pause
     hub.reserve  16 MiB given up on a full disk, so that what frees space can still commit
-    topics/ORDERS/1.7-42/   partition 7 of storage topic 1 of topic ORDERS, which has number 42 in hub.db
+    topics/ORDERS/1.7-42/   partition 7 of storage topic 1 of ORDERS, number 42 in hub.db
 
-A partition's directory carries its number, so a topic that is deleted and made again shares no file with the old one.
+A partition's directory carries its number, so a topic that is deleted and made again shares no
+file with the old one.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from tailrace.message import Partition
 RESERVE_BYTES = 16 * 2**20
 
 _NETWORK_FILE_SYSTEMS = frozenset(
-    ("9p", "afs", "beegfs", "ceph", "cifs", "fuse.glusterfs", "fuse.sshfs", "gpfs", "lustre", "ncpfs")
-    + ("nfs", "nfs4", "smb3", "smbfs")
+    (
+        *("9p", "afs", "beegfs", "ceph", "cifs", "fuse.glusterfs", "fuse.sshfs", "gpfs"),
+        *("lustre", "nfs", "nfs4", "smb3", "smbfs"),
+    )
 )
 _NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
@@ -37,7 +40,8 @@ class Layout:
 
     @property
     def database(self) -> Path:
-        """`hub.db`. Nothing but SQLite may open it: closing any descriptor of it would drop SQLite's locks."""
+        """`hub.db`. Nothing but SQLite may open it: closing any descriptor of it would drop
+        SQLite's locks."""
         return self.directory / "hub.db"
 
     @property
@@ -83,7 +87,8 @@ class Layout:
             raise IncompatibleHub(f"{self.directory} is a file", "a hub is a directory") from None
         if names and not any(name.startswith("hub.") for name in names):
             raise IncompatibleHub(
-                f"{self.directory} is not a hub and not empty", "give the path of a hub, or of a directory to be made"
+                f"{self.directory} is not a hub and not empty",
+                "give the path of a hub, or of a directory to be made",
             )
         kind = _file_system(self.directory)
         if kind in _NETWORK_FILE_SYSTEMS:
@@ -132,7 +137,9 @@ def is_full(error: OSError) -> bool:
 def disk_full(directory: Path, error: Exception) -> DiskFull:
     """The error for a producer whose record found no room."""
     return DiskFull(
-        f"no room for {directory}: {error}", "nothing was written", "free some space, or delete topics, and push again"
+        f"no room for {directory}: {error}",
+        "nothing was written",
+        "free some space, or delete topics, and push again",
     )
 
 

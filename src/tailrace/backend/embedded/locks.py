@@ -1,12 +1,13 @@
 """Locks between the processes of one hub: one per partition, and the commit lock.
 
-Partition locks are byte ranges of one file (open-file-description locks: thousands of them cost one descriptor);
-the commit lock is a `flock` on a file of its own. Both die with the process that holds them. The kernel has no
-timeout for either, so a lock that is taken is waited for by a thread, and the caller waits for the thread: waiting is
-fair, and still ends in time. A holder writes its pid beside its lock, so that whoever gives up can name it.
+Partition locks are byte ranges of one file (open-file-description locks: thousands of them cost
+one descriptor); the commit lock is a `flock` on a file of its own. Both die with the process
+that holds them. The kernel has no timeout for either, so a lock that is taken is waited for by
+a thread, and the caller waits for the thread: waiting is fair, and still ends in time. A holder
+writes its pid beside its lock, so that whoever gives up can name it.
 
-A forked child shares its parent's open files, and would keep a dead parent's locks held; so it closes them, never
-unlocks them, and opens its own (`reopen_after_fork`).
+A forked child shares its parent's open files, and would keep a dead parent's locks held; so it
+closes them, never unlocks them, and opens its own (`reopen_after_fork`).
 
 One thread of a process asks for locks at a time: `Committer` sees to that.
 """
@@ -67,7 +68,8 @@ class Locks:
         os.close(self._commit)
 
     def lock_partition(self, slot: int, deadline: float, what: str) -> None:
-        """Take the lock of the partition with this number, or raise `BackendUnavailable` with its holder."""
+        """Take the lock of the partition with this number, or raise `BackendUnavailable` with its
+        holder."""
         self._take(slot, deadline, what)
         os.pwrite(self._partitions, self._pid, slot * _SLOT_BYTES)
 

@@ -1,10 +1,12 @@
 """Opening a hub: making a new one, refusing what cannot be opened, and starting a new incarnation.
 
-A hub's *incarnation* goes up when the machine has crashed or restarted since the hub was last open (the kernel's boot id
-differs from the stored one). Under `sync="none"` a crash may have lost the newest commits and bytes, so whatever was told
-to the outside since the last sync may be gone. Therefore every partition goes on in a new segment at the next
-multiple of 2**32, so that no offset is ever given twice; store versions, which are the epochs of fences, jump as well;
-and batches of active segments whose bytes did not survive become gaps, which are reported.
+A hub's *incarnation* goes up when the machine has crashed or restarted since the hub was last
+open (the kernel's boot id differs from the stored one). Under `sync="none"` a crash may have
+lost the newest commits and bytes, so whatever was told to the outside since the last sync may
+be gone. Therefore every partition goes on in a new segment at the next multiple of 2**32, so
+that no offset is ever given twice; store versions, which are the epochs of fences, jump as
+well; and batches of active segments whose bytes did not survive become gaps, which are
+reported.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from tailrace.backend.embedded.database import SCHEMA
+from tailrace.backend.embedded.database import SCHEMA, select
 from tailrace.backend.embedded.layout import Layout
 from tailrace.errors import IncompatibleHub, InvalidValue
 from tailrace.log.disk import Disk
@@ -51,10 +53,9 @@ def boot_id() -> str:
 
 def read_info(connection: apsw.Connection, directory: Path) -> HubInfo | None:
     """What the hub says of itself, None where there is no hub yet; refuses a newer format."""
-    tables = connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'meta'").fetchone()
-    if tables == (0,):
+    if not select(connection, "SELECT 1 FROM sqlite_schema WHERE name = 'meta'"):
         return None
-    meta: dict[str, Any] = dict(connection.execute("SELECT name, value FROM meta").fetchall())
+    meta: dict[str, Any] = dict(select(connection, "SELECT name, value FROM meta"))
     if meta["format"] > FORMAT:
         raise IncompatibleHub(
             f"{directory} is a hub of format {meta['format']}, this Tailrace knows up to {FORMAT}",
@@ -90,7 +91,10 @@ def check_sync(asked: str | None, stored: str | None = None) -> None:
         raise InvalidValue("sync", asked, " or ".join(sorted(SYNC_POLICIES)))
     if asked is not None and stored is not None and asked != stored:
         raise InvalidValue(
-            "sync", asked, f"{stored}: a hub's policy is set when it is made", "leave it out to open this hub"
+            "sync",
+            asked,
+            f"{stored}: a hub's policy is set when it is made",
+            "leave it out to open this hub",
         )
 
 
@@ -99,14 +103,15 @@ def begin_incarnation(
 ) -> list[str]:
     """After a restart of the machine, start a new incarnation; returns the gaps found, in words.
 
-    The caller holds the commit lock and no other process has the hub open. Nothing happens on the same boot.
+    The caller holds the commit lock and no other process has the hub open. Nothing happens on
+    the same boot.
     """
-    (stored,) = connection.execute("SELECT value FROM meta WHERE name = 'boot'").fetchone()
+    ((stored,),) = select(connection, "SELECT value FROM meta WHERE name = 'boot'")
     if stored == boot:
         return []
     connection.execute("PRAGMA synchronous = full")
     connection.execute("BEGIN IMMEDIATE")
-    (sync,) = connection.execute("SELECT value FROM meta WHERE name = 'sync'").fetchone()
+    ((sync,),) = select(connection, "SELECT value FROM meta WHERE name = 'sync'")
     gaps = _drop_lost_batches(connection, layout, disk) if sync == "none" else []
     connection.execute(
         "UPDATE partitions SET segment = NULL, next_offset = (end_offset / ?1 + 1) * ?1"
@@ -130,12 +135,14 @@ def begin_incarnation(
 
 
 def _drop_lost_batches(connection: apsw.Connection, layout: Layout, disk: Disk) -> list[str]:
-    """Remove the entries of active segments whose bytes a crash has lost, and say which they were."""
+    """Remove the entries of active segments whose bytes a crash has lost, and say which they
+    were."""
     gaps = []
-    rows = connection.execute(
+    rows = select(
+        connection,
         "SELECT p.topic, p.storage, p.number, e.* FROM partitions p JOIN entries e"
-        " ON e.partition = p.id AND e.segment = p.segment ORDER BY e.partition, e.base"
-    ).fetchall()
+        " ON e.partition = p.id AND e.segment = p.segment ORDER BY e.partition, e.base",
+    )
     for topic, storage, place, number, *columns, base in rows:
         partition = Partition(topic, storage, place)
         entry = BatchEntry(*columns)
@@ -149,7 +156,9 @@ def _drop_lost_batches(connection: apsw.Connection, layout: Layout, disk: Disk) 
                 continue
             reason = damages[0].reason
         last = entry.base + entry.records - 1
-        gaps.append(f"{partition}@{entry.base} to @{last} did not survive the machine's crash: {reason}")
+        gaps.append(
+            f"{partition}@{entry.base} to @{last} did not survive the machine's crash: {reason}"
+        )
         connection.execute(
             "DELETE FROM entries WHERE partition = ? AND base = ?", (number, entry.base)
         )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import apsw
 import pyarrow as pa
 
 from tailrace.backend.contract import Bounds, Chunk, StorageTopic
-from tailrace.backend.embedded.database import Database
+from tailrace.backend.embedded.database import Database, select
 from tailrace.backend.embedded.layout import Layout
 from tailrace.backend.embedded.segments import Segments
 from tailrace.errors import CorruptBatch, OutOfRange, UnknownTopic
@@ -93,15 +93,15 @@ class EmbeddedLog:
         """The segments of a partition, oldest first."""
         with self._database().look() as connection:
             number, _, end_offset, _ = self._row(connection, partition)
-            tail = connection.execute(
-                "SELECT segment, bytes, records FROM partitions WHERE id = ?", (number,)
-            ).fetchone()
-            rows = connection.execute(
+            ((active, tail_bytes, tail_records),) = select(
+                connection, "SELECT segment, bytes, records FROM partitions WHERE id = ?", (number,)
+            )
+            rows = select(
+                connection,
                 "SELECT base, end_offset, bytes, records, index_bytes FROM segments"
                 " WHERE partition = ? ORDER BY base",
                 (number,),
-            ).fetchall()
-        active, tail_bytes, tail_records = tail
+            )
         return [
             SegmentInfo(base, end_offset, tail_bytes, tail_records, index_bytes, True)
             if base == active
@@ -109,7 +109,9 @@ class EmbeddedLog:
             for base, end, size, records, index_bytes in rows
         ]
 
-    def entries(self, partition: Partition, start: int = 0) -> Iterator[tuple[Segment, list[BatchEntry]]]:
+    def entries(
+        self, partition: Partition, start: int = 0
+    ) -> Iterator[tuple[Segment, list[BatchEntry]]]:
         """All batch entries from an offset on, in runs of neighbours within one segment."""
         while True:
             with self._database().look() as connection:
@@ -173,11 +175,13 @@ class EmbeddedLog:
         segment: Segment,
         start: int,
     ) -> list[BatchEntry]:
-        """Entries of the segment from the one that holds `start`, or the next, on: folded, else live."""
-        (index_bytes,) = connection.execute(
+        """Entries of the segment from the one that holds `start`, or the next, on: folded, else
+        live."""
+        ((index_bytes,),) = select(
+            connection,
             "SELECT index_bytes FROM segments WHERE partition = ? AND base = ?",
             (number, segment.base),
-        ).fetchone()
+        )
         if index_bytes:
             try:
                 folded = segment.folded(index_bytes, start)
@@ -186,25 +190,24 @@ class EmbeddedLog:
                 raise CorruptBatch(str(partition), start, start, file, str(damage)) from damage
             if folded:
                 return folded
-        rows: list[Any] = connection.execute(
+        rows = select(
+            connection,
             "SELECT base, records, ordinal, position, bytes, first_timestamp, last_timestamp,"
             " appended_ms, crc FROM entries WHERE partition = ?1 AND segment = ?3 AND base >="
             " coalesce((SELECT max(base) FROM entries WHERE partition = ?1 AND base <= ?2), 0)"
             " AND base + records > ?2 ORDER BY base LIMIT ?4",
             (number, start, segment.base, _ENTRIES_MAX),
-        ).fetchall()
+        )
         return [BatchEntry(*row) for row in rows]
 
-    def _decode(
-        self, partition: Partition, found: _Found, start: int, end: int | None
-    ) -> Chunk:
+    def _decode(self, partition: Partition, found: _Found, start: int, end: int | None) -> Chunk:
         assert found.segment is not None
         records, damage = found.segment.read(found.entries)
         if records is None:
             assert damage is not None
             raise _corrupt(partition, found.segment, damage)
-        last = found.entries[-1] if damage is None else None
-        next_offset = last.base + last.records if last is not None else damage.entry.base  # type: ignore[union-attr]
+        last = found.entries[-1]
+        next_offset = last.base + last.records if damage is None else damage.entry.base
         if found.entries[0].base < start or (end is not None and next_offset > end):
             offsets = records.column("offset").to_numpy()
             begin = int(offsets.searchsorted(start))
@@ -215,30 +218,38 @@ class EmbeddedLog:
 
 
 def _segment_at(connection: apsw.Connection, number: int, offset: int) -> int | None:
-    row = connection.execute(
+    ((base,),) = select(
+        connection,
         "SELECT coalesce((SELECT max(base) FROM segments WHERE partition = ?1 AND base <= ?2),"
         " (SELECT min(base) FROM segments WHERE partition = ?1))",
         (number, offset),
-    ).fetchone()
-    base: int | None = row[0]
-    return base
+    )
+    found: int | None = base
+    return found
 
 
 def _segment_after(connection: apsw.Connection, number: int, base: int) -> int | None:
-    row = connection.execute(
-        "SELECT min(base) FROM segments WHERE partition = ? AND base > ?", (number, base)
-    ).fetchone()
-    following: int | None = row[0]
-    return following
+    ((following,),) = select(
+        connection,
+        "SELECT min(base) FROM segments WHERE partition = ? AND base > ?",
+        (number, base),
+    )
+    found: int | None = following
+    return found
 
 
 def _within(entries: list[BatchEntry], bytes_max: int, stop: int) -> list[BatchEntry]:
-    """As many neighbours as fit, at least one; they end before a hole in the file and before `stop`."""
+    """As many neighbours as fit, at least one; they end before a hole in the file and before
+    `stop`."""
     size = entries[0].bytes
     for count, entry in enumerate(entries[1:], start=1):
         size += entry.bytes
         before = entries[count - 1]
-        if size > bytes_max or entry.base >= stop or before.position + before.bytes != entry.position:
+        if (
+            size > bytes_max
+            or entry.base >= stop
+            or before.position + before.bytes != entry.position
+        ):
             return entries[:count]
     return entries
 
@@ -246,5 +257,9 @@ def _within(entries: list[BatchEntry], bytes_max: int, stop: int) -> list[BatchE
 def _corrupt(partition: Partition, segment: Segment, damage: Damage) -> CorruptBatch:
     entry = damage.entry
     return CorruptBatch(
-        str(partition), entry.base, entry.base + entry.records - 1, str(segment.log_path), damage.reason
+        str(partition),
+        entry.base,
+        entry.base + entry.records - 1,
+        str(segment.log_path),
+        damage.reason,
     )

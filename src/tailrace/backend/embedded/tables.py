@@ -10,7 +10,7 @@ import apsw
 
 from tailrace.backend.contract import FENCES, Change, Entry, StorageTopic, Transaction
 from tailrace.backend.embedded.committer import Work
-from tailrace.backend.embedded.database import Database
+from tailrace.backend.embedded.database import Database, select
 from tailrace.errors import Conflict, Fenced, UnknownTopic, WatchExpired
 
 REMOVALS_KEPT = 4096
@@ -39,7 +39,8 @@ class EmbeddedTable:
         """Keys from `start` up to, not including, `end`, in byte order, at most `limit`."""
         bound, bindings = ("", ()) if end is None else (" AND key < ?", (end,))
         return self._database().rows(
-            f"SELECT key, value FROM tables WHERE name = ? AND key >= ?{bound} ORDER BY key LIMIT ?",
+            "SELECT key, value FROM tables WHERE name = ? AND key >= ?"
+            f"{bound} ORDER BY key LIMIT ?",
             (table, start, *bindings, limit),
         )
 
@@ -71,7 +72,8 @@ class EmbeddedStore:
         return [Entry(*row) for row in rows]
 
     def commit(self, change: Change) -> int:
-        """Do all of it and return the version that every written entry now has, or raise `Conflict`."""
+        """Do all of it and return the version that every written entry now has, or raise
+        `Conflict`."""
         version: int = self._submit(
             Work(
                 check=lambda connection: _expect(connection, change),
@@ -83,22 +85,23 @@ class EmbeddedStore:
     def watch(self, prefix: str, after: int) -> list[Entry]:
         """Entries written or removed after version `after`, oldest first."""
         with self._database().look() as connection:
-            (floor,) = connection.execute("SELECT value FROM meta WHERE name = 'floor'").fetchone()
+            ((floor,),) = select(connection, "SELECT value FROM meta WHERE name = 'floor'")
             if after < floor:
                 raise WatchExpired(after, floor)
-            rows = connection.execute(
+            rows = select(
+                connection,
                 "SELECT key, value, version FROM store"
                 " WHERE version > ? AND key >= ? AND key < ? ORDER BY version, key",
                 (after, prefix, prefix + _ABOVE_ALL),
-            ).fetchall()
+            )
         return [Entry(*row) for row in rows]
 
     def _write(self, connection: apsw.Connection, change: Change) -> int:
-        (version,) = connection.execute(_VERSION).fetchone()
+        ((version,),) = select(connection, _VERSION)
         for key, value in change.writes.items():
             connection.execute(
-                "INSERT INTO store VALUES (?, ?, ?)"
-                " ON CONFLICT(key) DO UPDATE SET value = excluded.value, version = excluded.version",
+                "INSERT INTO store VALUES (?, ?, ?) ON CONFLICT(key)"
+                " DO UPDATE SET value = excluded.value, version = excluded.version",
                 (key, value, version),
             )
         if any(value is None for value in change.writes.values()):
@@ -136,7 +139,7 @@ def check_transaction(connection: apsw.Connection, transaction: Transaction) -> 
     fence = transaction.fence
     if fence is not None:
         version = _version(connection, FENCES + fence.name)
-        if version != fence.epoch:
+        if version != fence.epoch or version == 0:
             raise Fenced(fence.name, fence.epoch, version)
     for key in transaction.absent:
         row = connection.execute(
@@ -188,5 +191,3 @@ def _forget_removals(connection: apsw.Connection) -> None:
     if row is not None:
         connection.execute("DELETE FROM store WHERE value IS NULL AND version <= ?", row)
         connection.execute("UPDATE meta SET value = ? WHERE name = 'floor'", row)
-
-

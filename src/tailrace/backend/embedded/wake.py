@@ -1,7 +1,8 @@
 """Waking followers: a committer touches one file, and whoever waits is told by the kernel.
 
-The file is touched after COMMIT has returned, so what was committed is visible to whoever wakes. (Watching the
-database's own files would wake too early: they are written before a commit is visible.)
+The file is touched after COMMIT has returned, so what was committed is visible to whoever
+wakes. (Watching the database's own files would wake too early: they are written before a commit
+is visible.)
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class WakeFollower:
     def __init__(self, path: Path) -> None:
         self._descriptor = _libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
         if self._descriptor < 0:
-            raise OSError(ctypes.get_errno(), "no inotify instance could be had (fs.inotify limits)")
+            raise OSError(
+                ctypes.get_errno(), "no inotify instance could be had (fs.inotify limits)"
+            )
         if _libc.inotify_add_watch(self._descriptor, os.fsencode(path), _IN_ATTRIB) < 0:
             number = ctypes.get_errno()
             os.close(self._descriptor)

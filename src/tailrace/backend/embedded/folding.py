@@ -1,0 +1,72 @@
+"""Folding: a partition's older batch entries leave `hub.db` for the index file of their segment.
+
+So `hub.db` stays small however many single pushes there are. A fold is a short commit of its
+own, under the partition's lock, after the index is on disk. One that is interrupted is done
+again and writes the same bytes.
+"""
+
+from __future__ import annotations
+
+import apsw
+
+from tailrace.backend.embedded.appending import read_tail
+from tailrace.backend.embedded.database import select
+from tailrace.backend.embedded.publisher import Parts, Publisher
+from tailrace.errors import BackendUnavailable
+from tailrace.log.index import BatchEntry
+from tailrace.message import Partition
+
+FOLD_ABOVE = 8192
+FOLD_COUNT = 4096
+"""Above so many entries of a partition in `hub.db`, the oldest so many of one segment go to its
+index."""
+
+
+def fold_if_due(
+    parts: Parts, publisher: Publisher, partition: Partition, number: int, deadline: float
+) -> None:
+    """Fold once where a partition has too many entries. The caller holds its lock."""
+    tail = read_tail(parts.database.writer, number)
+    if tail is None or tail.entries <= FOLD_ABOVE:
+        return
+    try:
+        _fold(parts, publisher, partition, number, deadline)
+    except (OSError, apsw.Error, BackendUnavailable):
+        # What was appended is stored. The next append to this partition folds instead.
+        return
+
+
+def _fold(
+    parts: Parts, publisher: Publisher, partition: Partition, number: int, deadline: float
+) -> None:
+    rows = select(
+        parts.database.writer,
+        "SELECT * FROM entries WHERE partition = ? ORDER BY base LIMIT ?",
+        (number, FOLD_COUNT),
+    )
+    base = rows[0][-1]
+    entries = [BatchEntry(*row[1:-1]) for row in rows if row[-1] == base]
+    ((index_bytes,),) = select(
+        parts.database.writer,
+        "SELECT index_bytes FROM segments WHERE partition = ? AND base = ?",
+        (number, base),
+    )
+    segment = parts.segments.get(number, base, parts.layout.partition(partition, number))
+    folded_bytes = segment.fold(entries, index_bytes)
+    publisher.sync((segment.sync_index,))
+    parts.reach("fold-written")
+
+    def fold(connection: apsw.Connection) -> None:
+        connection.execute(
+            "DELETE FROM entries WHERE partition = ? AND base <= ?", (number, entries[-1].base)
+        )
+        connection.execute(
+            "UPDATE segments SET index_bytes = ? WHERE partition = ? AND base = ?",
+            (folded_bytes, number, base),
+        )
+        connection.execute(
+            "UPDATE partitions SET entries = entries - ? WHERE id = ?", (len(entries), number)
+        )
+
+    publisher.change(fold, deadline)
+    parts.reach("folded")

@@ -1,0 +1,213 @@
+"""What follows what: shapes of storage topics, and which streams must be finished before others.
+
+A stream is one partition of one storage topic, here a pair (storage, partition). Everything is
+derived from the shapes of a topic's storage topics and never stored, so a step back in
+a consumer's progress un-finishes what depends on it by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from math import gcd, lcm
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tailrace.errors import InvalidValue
+from tailrace.topic.router import HASHES, Hashes, RouterKind, route
+
+PARTITIONS_MAX = 10_000
+"""The most partitions of a storage topic, and the most shards."""
+
+_SCAN = 1 << 18
+
+Stream: TypeAlias = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How many partitions a storage topic has, and by which factor `k` it was scaled up."""
+
+    partitions: int
+    k: int = 1
+
+    @property
+    def base(self) -> int:
+        """The number of blocks of `k` partitions: what a key's block is the hash modulo of."""
+        return self.partitions // self.k
+
+
+class StreamState(NamedTuple):
+    """What a consumer's progress says of a stream.
+
+    `drained`: no readable record between the low-water mark and the end is unacknowledged.
+    """
+
+    sealed: bool
+    drained: bool
+
+
+_DELETED = StreamState(sealed=True, drained=True)
+
+
+def check_count(partitions: int, any_count: bool) -> None:
+    """`InvalidValue` unless a storage topic may have so many partitions."""
+    if not isinstance(partitions, int) or not 1 <= partitions <= PARTITIONS_MAX:
+        raise InvalidValue("partitions", partitions, f"1 to {PARTITIONS_MAX:,}")
+    if not (any_count or partitions <= 3 or partitions % 4 == 0 or partitions % 6 == 0):
+        valid = "1, 2, 3 or a multiple of 4 or 6"
+        raise InvalidValue("partitions", partitions, valid, "any other: any_count=True")
+
+
+def next_shape(previous: Shape, partitions: int) -> Shape:
+    """The shape of a storage topic added after another: it keeps the base where it can."""
+    k = 1 if partitions % previous.base else partitions // previous.base
+    return Shape(partitions, k)
+
+
+def follows(kind: RouterKind, previous: Shape, current: Shape, partition: int) -> frozenset[int]:
+    """The partitions of the storage topic before that must be finished before this one may start.
+
+    Never fewer than the keys require; at the level of base blocks never more.
+    """
+    if kind is RouterKind.RANGE:
+        first = _first_hash(partition, current.partitions)
+        last = _first_hash(partition + 1, current.partitions) - 1
+        return frozenset(
+            range(
+                route(kind, first, previous.partitions, 1),
+                route(kind, last, previous.partitions, 1) + 1,
+            )
+        )
+    blocks = gcd(previous.base, current.base)
+    return _blocks_like(previous, partition // current.k % blocks, blocks)
+
+
+@lru_cache(maxsize=1024)
+def _blocks_like(shape: Shape, residue: int, blocks: int) -> frozenset[int]:
+    """The partitions of the base blocks that are `residue` modulo `blocks`."""
+    return frozenset(p for p in range(shape.partitions) if p // shape.k % blocks == residue)
+
+
+def finished_streams(
+    kind: RouterKind, shapes: Sequence[Shape], states: Mapping[Stream, StreamState]
+) -> set[Stream]:
+    """The streams that are sealed, drained, and follow only finished ones.
+
+    A stream without a state belongs to a deleted storage topic: it holds nothing back itself.
+    """
+    return {stream for stream, _, finished in _walk(kind, shapes, states) if finished}
+
+
+def startable(
+    kind: RouterKind, shapes: Sequence[Shape], states: Mapping[Stream, StreamState]
+) -> set[Stream]:
+    """The streams with a state that are not finished and follow only finished ones."""
+    return {
+        stream
+        for stream, free, finished in _walk(kind, shapes, states)
+        if free and not finished and stream in states
+    }
+
+
+def _walk(
+    kind: RouterKind, shapes: Sequence[Shape], states: Mapping[Stream, StreamState]
+) -> Iterator[tuple[Stream, bool, bool]]:
+    """Every stream, oldest storage topic first: is all that it follows finished, and is it too?"""
+    before: set[int] = set()
+    for storage, shape in enumerate(shapes):
+        here: set[int] = set()
+        verdicts: dict[frozenset[int], bool] = {frozenset(): True}
+        for partition in range(shape.partitions):
+            parents: frozenset[int] = frozenset()
+            if storage > 0:
+                parents = follows(kind, shapes[storage - 1], shape, partition)
+            if parents not in verdicts:
+                verdicts[parents] = parents <= before
+            free = verdicts[parents]
+            state = states.get((storage, partition), _DELETED)
+            finished = free and state.sealed and state.drained
+            if finished:
+                here.add(partition)
+            yield (storage, partition), free, finished
+        before = here
+
+
+def consistent(kind: RouterKind, shapes: Sequence[Shape], shards: int) -> bool:
+    """Whether every key has the same shard in all these storage topics.
+
+    Shard s has the partitions from ``s * P // shards`` up to, not including,
+    ``(s + 1) * P // shards``, also where `shards` does not divide P.
+    """
+    if not 1 <= shards <= PARTITIONS_MAX:
+        raise InvalidValue("shards", shards, f"1 to {PARTITIONS_MAX:,}")
+    return all(_agree(kind, one, other, shards) for one, other in pairwise(shapes))
+
+
+def _agree(kind: RouterKind, one: Shape, other: Shape, shards: int) -> bool:
+    if one == other:
+        return True
+    if kind is RouterKind.RANGE:
+        return all(
+            _first_hash(shard * one.partitions // shards, one.partitions)
+            == _first_hash(shard * other.partitions // shards, other.partitions)
+            for shard in range(1, shards)
+        )
+    # Any two base blocks that are equal modulo `blocks` share keys. So where blocks lie
+    # within shards, all blocks of a residue must lie in one shard.
+    blocks = gcd(one.base, other.base)
+    owners: list[set[int]] = [set() for _ in range(blocks)]
+    split = False
+    for shape in (one, other):
+        shard_of = _shards(np.arange(shape.partitions), shape.partitions, shards)
+        by_block = shard_of.reshape(shape.base, shape.k)
+        split = split or bool((by_block[:, 0] != by_block[:, -1]).any())
+        for residue in range(blocks):
+            owners[residue].update(by_block[residue::blocks].ravel().tolist())
+    if all(len(shards_of_residue) == 1 for shards_of_residue in owners):
+        return True
+    return split and not _some_key_moves(kind, one, other, shards)
+
+
+def _some_key_moves(kind: RouterKind, one: Shape, other: Shape, shards: int) -> bool:
+    """Look for a hash whose shards differ: through all of them until the pattern repeats."""
+    end = min(HASHES, lcm(one.partitions * one.k, other.partitions * other.k))
+    return any(
+        _moved(kind, one, other, shards, np.arange(start, min(start + _SCAN, end))).any()
+        for start in range(0, end, _SCAN)
+    )
+
+
+def moved_fraction(kind: RouterKind, one: Shape, other: Shape, shards: int) -> float:
+    """The part of all keys that have another shard in the other storage topic.
+
+    Counted over 2^18 hashes; exact where the pattern of the two shapes repeats within them.
+    """
+    if kind is RouterKind.RANGE:
+        sample = np.arange(_SCAN) * (HASHES // _SCAN)
+    else:
+        sample = np.arange(min(_SCAN, lcm(one.partitions * one.k, other.partitions * other.k)))
+    return float(_moved(kind, one, other, shards, sample).mean())
+
+
+def _moved(
+    kind: RouterKind, one: Shape, other: Shape, shards: int, hashes: Hashes
+) -> npt.NDArray[np.bool_]:
+    before, after = (
+        _shards(route(kind, hashes, shape.partitions, shape.k), shape.partitions, shards)
+        for shape in (one, other)
+    )
+    return before != after
+
+
+def _shards(partition: Hashes, partitions: int, shards: int) -> Hashes:
+    return ((partition + 1) * shards - 1) // partitions
+
+
+def _first_hash(partition: int, partitions: int) -> int:
+    """The least hash that the range router gives to that partition, or to a later one."""
+    return -(-partition * HASHES // partitions)
