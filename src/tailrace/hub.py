@@ -34,9 +34,10 @@ def open(
 ) -> Hub:
     """Open the hub in a directory, made if it is not there, for as many processes as want to.
 
-    What is not given comes from the environment and the nearest `tailrace.toml`; the default directory is
-    `tailrace-data`. `sync` is chosen when a hub is created, and stored in it: ``"batch"`` (a push is on the disk when it
-    returns) or ``"none"``. Opening an existing hub with another one is an error.
+    What is not given comes from the environment and the nearest `tailrace.toml`; the default
+    directory is `tailrace-data`. `sync` is chosen when a hub is created, and stored in it:
+    ``"batch"`` (a push is on the disk when it returns) or ``"none"``. Opening an existing hub with
+    another one is an error.
     """
     # Here, because hubs in other backends need not load it.
     from tailrace.backend.embedded import EmbeddedBackend
@@ -57,7 +58,7 @@ def open(
 
 
 class Hub:
-    """A hub: a context manager that closes its backend at the end. May be shared by threads and used after a fork."""
+    """An opened Tailrace. May be shared by threads and used after a fork."""
 
     def __init__(self, backend: Backend, settings: HubSettings, clock: Clock) -> None:
         self.backend = backend
@@ -76,13 +77,13 @@ class Hub:
 
     @overload
     def create_topic(
-        self, name: str, type: None = None, *, partitions: int = 4, router: str = "shard-consistent",
-        any_count: bool = False, exist_ok: bool = False,
+        self, name: str, type: None = None, *, partitions: int = 4,
+        router: str = "shard-consistent", any_count: bool = False, exist_ok: bool = False,
     ) -> Topic[Any]: ...  # fmt: skip
     @overload
     def create_topic(
-        self, name: str, type: type[T], *, partitions: int = 4, router: str = "shard-consistent",
-        any_count: bool = False, exist_ok: bool = False,
+        self, name: str, type: type[T], *, partitions: int = 4,
+        router: str = "shard-consistent", any_count: bool = False, exist_ok: bool = False,
     ) -> Topic[T]: ...  # fmt: skip
     def create_topic(
         self,
@@ -96,10 +97,10 @@ class Hub:
     ) -> Topic[Any]:
         """Create a topic and open it. `TopicExists` when the name is taken.
 
-        `type` is that of its values; without one they may be bytes, text or anything that JSON can hold. With
-        `exist_ok` an existing topic is opened, if it is the same: the same router and content type, and created with
-        or scaled to that many partitions. Partition counts are 1, 2, 3 and multiples of 4 and 6; `any_count` allows
-        others.
+        `type` is that of its values; without one they may be bytes, text or anything that JSON can
+        hold. With `exist_ok` an existing topic is opened, if it is the same: the same router and
+        content type, and created with or scaled to that many partitions. Partition counts are 1, 2,
+        3 and multiples of 4 and 6; `any_count` allows others.
         """
         check_name("topic", name)
         payload: Payload[Any] = Payload(type)
@@ -131,7 +132,8 @@ class Hub:
     def topic(self, name: str, type: Any = None) -> Topic[Any]:
         """Open a topic. `UnknownTopic` when there is none, unless the setting `auto_create` is on.
 
-        `type` is what values are encoded from and decoded to; without one they come as they were pushed.
+        `type` is what values are encoded from and decoded to; without one they come as they were
+        pushed.
         """
         stored = find(self.backend, check_name("topic", name))
         if stored is None:
@@ -145,7 +147,7 @@ class Hub:
         return names(self.backend)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with all its records, at once and for ever. Who still holds it gets `UnknownTopic`."""
+        """Delete a topic with all its records. Who still holds it gets `UnknownTopic`."""
         stored = find(self.backend, check_name("topic", name))
         if stored is None:
             raise UnknownTopic(name, self.backend.name, self.topics())
@@ -159,7 +161,7 @@ class Hub:
                 self.backend.commit(Transaction(table=dict.fromkeys(keys)))
 
     def transaction(self, *, fence: Fence | None = None) -> OpenTransaction:
-        """Pushes to any topics that are stored together or not at all, when the `with` block ends."""
+        """Pushes to any topics, stored together or not at all when the `with` block ends."""
         return OpenTransaction(self.backend, self.topic, fence)
 
     def close(self) -> None:

@@ -84,8 +84,16 @@ class HubModel(RuleBasedStateMachine):
         self.scratch.cleanup()
 
     @initialize()
-    def create_first(self) -> None:
-        self._change(Change(create=STORAGES[:1]))
+    def create(self) -> None:
+        self._change(Change(writes={FENCES + FENCE_NAMES[0]: b""}, create=STORAGES[:2]))
+
+    @precondition(lambda self: self.log.keys() > self.sealed)
+    @rule(data=st.data(), batch=batches)
+    def append(self, data: st.DataObject, batch: Records) -> None:
+        """An append that nothing refuses."""
+        partition = data.draw(st.sampled_from(sorted(self.log.keys() - self.sealed)), "partition")
+        appends = ((partition, batch),)
+        self._note(appends, commit(self.backend, Transaction(appends)))
 
     @rule(
         appends=st.lists(st.tuples(partitions, batches), max_size=3).map(tuple),
@@ -253,8 +261,8 @@ def test_any_sequence_of_calls_leaves_what_the_model_holds(kind: str) -> None:
     run_state_machine_as_test(
         type("HubModel", (HubModel,), {"kind": kind}),
         settings=settings(
-            max_examples=count("model runs", test=25, soak=500),
-            stateful_step_count=15,
+            max_examples=count("model runs", test=20, soak=500),
+            stateful_step_count=30,
             deadline=None,
             database=None,
             suppress_health_check=list(HealthCheck),

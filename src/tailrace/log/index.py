@@ -6,8 +6,8 @@ big-endian.
     block   magic "TRIX"   4 bytes
             count          4 bytes   entries in the block
             first offset   8 bytes   base offset of the first entry
-            checksum       4 bytes   CRC-32 of the entries' bytes
             (zero)         4 bytes
+            checksum       4 bytes   CRC-32 of the block without the checksum itself
             entries        count x 56 bytes, as `ENTRY`
 
 Blocks let a reader find an offset by walking a few headers, and let a writer add entries
@@ -28,7 +28,9 @@ import numpy.typing as npt
 from tailrace.log.disk import Disk
 
 MAGIC = b"TRIX"
-_HEADER = struct.Struct(">4sIqII")
+_HEADER = struct.Struct(">4sIqI")
+_CHECKSUM = struct.Struct(">I")
+_HEAD_BYTES = _HEADER.size + _CHECKSUM.size
 ENTRY = np.dtype(
     [
         ("base", ">i8"),
@@ -74,7 +76,8 @@ class _Block(NamedTuple):
 def encode_block(entries: Sequence[BatchEntry]) -> bytes:
     """The bytes of one block."""
     rows = np.array([(*entry, 0) for entry in entries], dtype=ENTRY).tobytes()
-    return _HEADER.pack(MAGIC, len(entries), entries[0].base, zlib.crc32(rows), 0) + rows
+    header = _HEADER.pack(MAGIC, len(entries), entries[0].base, 0)
+    return header + _CHECKSUM.pack(zlib.crc32(rows, zlib.crc32(header))) + rows
 
 
 class IndexReader:

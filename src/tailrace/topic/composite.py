@@ -36,8 +36,8 @@ def check_name(kind: str, name: object) -> str:
 class Definition(msgspec.Struct, frozen=True):
     """A composite topic without its name.
 
-    `storage` are the shapes of its storage topics, oldest first; `pointer` is the index of the one that takes pushes.
-    `identity` tells it from an earlier topic of the same name.
+    `storage` are the shapes of its storage topics, oldest first; `pointer` is the index of the one
+    that takes pushes. `identity` tells it from an earlier topic of the same name.
     """
 
     router: RouterKind
@@ -73,7 +73,7 @@ class Definition(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(added, pointer=added.last)
 
     def storage_topic(self, topic: str, storage: int) -> StorageTopic:
-        """One of its storage topics as the log names it; `InvalidValue` when there is none of that index."""
+        """One of its storage topics as the log names it; `InvalidValue` when there is none."""
         if not 0 <= storage <= self.last:
             raise InvalidValue(f"storage topic of {topic!r}", storage, f"0 to {self.last}")
         return StorageTopic(topic, storage, self.storage[storage].partitions)
@@ -84,7 +84,7 @@ class Definition(msgspec.Struct, frozen=True):
             yield StorageTopic(topic, storage, shape.partitions)
 
     def follows(self, partition: Partition) -> set[Partition]:
-        """The partitions that must be finished before this one may start; of the first storage topic, none."""
+        """The partitions that must be finished before this one may start."""
         self.check_partition(partition)
         if partition.storage == 0:
             return set()
@@ -143,7 +143,8 @@ def creation(topic: str, definition: Definition) -> Change:
 def change_between(topic: str, before: Definition, after: Definition, version: int) -> Change:
     """What leads from a definition, stored at `version`, to a later one of the same topic.
 
-    Storage topics that the pointer passes are sealed, those that are new are created, in the one commit.
+    Storage topics that the pointer passes are sealed, those that are new are created, in the one
+    commit.
     """
     created = [after.storage_topic(topic, i) for i in range(before.last + 1, after.last + 1)]
     sealed = [after.storage_topic(topic, i) for i in range(before.pointer, after.pointer)]

@@ -64,7 +64,7 @@ class Dedup:
         self._ids, self._times = dedup_tables(view.topic, view.definition.identity)
 
     def push(self, record: Record, dedup_id: str) -> Receipt:
-        """Store the record unless the id was pushed within the window; the receipt of whichever is stored."""
+        """Store the record, unless the id was within the window; where it, or the first one, is."""
         if not isinstance(dedup_id, str) or not 1 <= len(dedup_id.encode()) <= ID_BYTES_MAX:
             raise InvalidValue("dedup_id", dedup_id, f"text of 1 to {ID_BYTES_MAX} bytes")
         if self._pushes % PRUNE_EVERY == 0:

@@ -1,11 +1,14 @@
-"""From what users push to records: keys, headers, times and payloads as bytes, each within its limit."""
+"""From what users push to records: keys, headers, times, payloads, each within its limit."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any, Generic, TypeAlias, TypeVar
+from datetime import UTC, datetime, timedelta
+from types import NoneType
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,31 +30,35 @@ Headers: TypeAlias = "Mapping[str, bytes | str] | None"
 Time: TypeAlias = "datetime | int | None"
 """An aware datetime or milliseconds since 1970 UTC; None is now."""
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_KEYS: Final = "str, bytes or None"
+
 
 class Intake(Generic[T]):
-    """Makes records for one topic of what users push, or says what is wrong with it before anything is written."""
+    """Makes records of what users push to one topic, or raises before anything is written.
 
-    __slots__ = ("_clock", "_payload", "_topic", "key_bytes_max", "message_bytes_max", "raw")
+    `now_ms` gives the time of messages that have none of their own.
+    """
+
+    __slots__ = (
+        "_key_bytes_max", "_message_bytes_max", "_payload", "_raw", "_topic", "now_ms",
+    )  # fmt: skip
 
     def __init__(
         self, topic: str, payload: Payload[T], settings: HubSettings, clock: Clock
     ) -> None:
         self._topic = topic
         self._payload = payload
-        self._clock = clock
-        self.key_bytes_max = settings.key_bytes_max
-        self.message_bytes_max = settings.message_bytes_max
-        self.raw = payload.content_type == BYTES and payload.kind in ("bytes", "untyped")
-        """Whether bytes are stored as they are, so that nothing need be encoded."""
-
-    def now_ms(self) -> int:
-        """The time that messages without one of their own get."""
-        return self._clock.now_ms()
+        self.now_ms = clock.now_ms
+        self._key_bytes_max = settings.key_bytes_max
+        self._message_bytes_max = settings.message_bytes_max
+        # Bytes are then stored as they are, so that nothing need be encoded.
+        self._raw = payload.content_type == BYTES and payload.kind in ("bytes", "untyped")
 
     def record(self, value: T, key: Key, headers: Headers, timestamp: Time) -> Record:
         """One message as a record without an offset."""
         data, block = self.data(value, headers)
-        time_ms = self._clock.now_ms() if timestamp is None else milliseconds(timestamp)
+        time_ms = self.now_ms() if timestamp is None else milliseconds(timestamp)
         return Record(0, time_ms, 0, 0, self.key(key), block, data)
 
     def key(self, key: Key) -> bytes | None:
@@ -60,34 +67,36 @@ class Intake(Generic[T]):
             return None
         found = key.encode() if isinstance(key, str) else key
         if not isinstance(found, bytes):
-            raise InvalidValue("key", key, "str, bytes or None")
-        if len(found) > self.key_bytes_max:
-            raise MessageTooLarge("a key", len(found), self.key_bytes_max, "hub.key_bytes_max")
+            raise InvalidValue("key", key, _KEYS)
+        if len(found) > self._key_bytes_max:
+            self._check_key(len(found))
         return found
 
     def data(self, value: T, headers: Headers) -> tuple[bytes, dict[str, bytes] | None]:
-        """The bytes of a payload, and its headers with the content type where it is not the topic's."""
+        """The bytes of a payload, and its headers, with a content type that is not the topic's."""
+        if self._raw and not headers and isinstance(value, bytes):
+            if len(value) > self._message_bytes_max:
+                self._check_message(len(value))
+            return value, None
         data, content_type = self._payload.encode(value, f"topic {self._topic!r}")
         block = {name: _header(name, held) for name, held in headers.items()} if headers else {}
         if content_type is not None:
             block.setdefault(CONTENT_TYPE, content_type.encode())
-        size = len(data) + (len(header_block(block)) if block else 0)
-        if size > self.message_bytes_max:
-            raise MessageTooLarge(
-                "a message", size, self.message_bytes_max, "hub.message_bytes_max"
-            )
+        self._check_message(len(data) + _block_bytes(block))
         return data, block or None
 
     def pairs(self, messages: Sequence[tuple[Key, T]]) -> tuple[Record, ...] | pa.RecordBatch:
-        """Keys and values as records: few in a tuple, many as columns."""
-        now_ms = self._clock.now_ms()
+        """One or more keys and values as records: few in a tuple, many as columns."""
+        try:
+            keys, values = zip(*messages, strict=True)
+        except (TypeError, ValueError) as error:
+            raise InvalidValue("messages", messages, "pairs of a key and a value") from error
         if len(messages) < FEW:
-            return tuple(self.record(value, key, None, now_ms) for key, value in messages)
-        keys = [key.encode() if isinstance(key, str) else key for key, _ in messages]
-        values, kinds = self._payload.encode_many(
-            [value for _, value in messages], f"topic {self._topic!r}"
-        )
-        columns = {"key": binary(keys, "key"), "value": binary(values, "value")}
+            now_ms = self.now_ms()
+            rows = zip(keys, values, strict=True)
+            return tuple(self.record(value, key, None, now_ms) for key, value in rows)
+        encoded, kinds = self._payload.encode_many(values, f"topic {self._topic!r}")
+        columns = {"key": _keys(keys), "value": pa.array(encoded, pa.binary())}
         if kinds is not None:
             blocks = [None if kind is None else [(CONTENT_TYPE, kind.encode())] for kind in kinds]
             columns["headers"] = pa.array(blocks, HEADERS)
@@ -95,38 +104,33 @@ class Intake(Generic[T]):
 
     def columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Columns from anywhere as records: checked, completed, and within the limits."""
-        whole = normalise(batch, self._clock.now_ms())
+        whole = normalise(batch, self.now_ms())
         if whole.num_rows:
-            _check_lengths(whole["key"], self.key_bytes_max, "a key", "hub.key_bytes_max")
-            _check_lengths(
-                whole["value"], self.message_bytes_max, "a message", "hub.message_bytes_max"
-            )
+            self._check_key(int(_lengths(whole["key"]).max()))
+            self._check_message(int(_lengths(whole["value"]).max()))
             if whole["headers"].null_count < whole.num_rows:
                 self._check_with_headers(whole)
         return whole
 
     def _check_with_headers(self, batch: pa.RecordBatch) -> None:
-        lengths = pc.binary_length(batch["value"]).to_numpy()
-        for length, pairs in zip(lengths.tolist(), batch["headers"].to_pylist(), strict=True):
-            size = length + (len(header_block(dict(pairs))) if pairs else 0)
-            if size > self.message_bytes_max:
-                raise MessageTooLarge(
-                    "a message", size, self.message_bytes_max, "hub.message_bytes_max"
-                )
+        rows = zip(_lengths(batch["value"]).tolist(), batch["headers"].to_pylist(), strict=True)
+        self._check_message(max(size + _block_bytes(dict(pairs or ())) for size, pairs in rows))
 
+    def _check_key(self, size_bytes: int) -> None:
+        limit_bytes = self._key_bytes_max
+        if size_bytes > limit_bytes:
+            raise MessageTooLarge("a key", size_bytes, limit_bytes, "hub.key_bytes_max")
 
-def binary(values: Sequence[bytes | None], what: str) -> pa.BinaryArray:
-    """A column of bytes; `InvalidValue` where one of the values is something else."""
-    try:
-        return pa.array(values, pa.binary())
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise InvalidValue(what, _first_not_bytes(values), "bytes") from error
+    def _check_message(self, size_bytes: int) -> None:
+        limit_bytes = self._message_bytes_max
+        if size_bytes > limit_bytes:
+            raise MessageTooLarge("a message", size_bytes, limit_bytes, "hub.message_bytes_max")
 
 
 def milliseconds(timestamp: object) -> int:
-    """A time as milliseconds since 1970 UTC; `InvalidValue` for one that is naive or has no encoding."""
+    """A time as milliseconds since 1970 UTC; `InvalidValue` for a naive one."""
     if isinstance(timestamp, datetime) and timestamp.tzinfo is not None:
-        timestamp = int(timestamp.timestamp() * 1000)
+        timestamp = (timestamp - _EPOCH) // timedelta(milliseconds=1)
     if isinstance(timestamp, int) and 0 <= timestamp <= TIMESTAMP_MAX:
         return timestamp
     raise InvalidValue("timestamp", timestamp, "an aware datetime, or milliseconds since 1970 UTC")
@@ -139,11 +143,19 @@ def _header(name: object, value: object) -> bytes:
     return found
 
 
-def _first_not_bytes(values: Sequence[Any]) -> Any:
-    return next((v for v in values if v is not None and not isinstance(v, bytes)), None)
+def _keys(keys: Sequence[Key]) -> pa.Array[Any]:
+    try:
+        return pa.array(keys, pa.binary())
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        wrong = next((key for key in keys if not isinstance(key, (str, bytes, NoneType))), None)
+        raise InvalidValue("key", wrong, _KEYS) from error
 
 
-def _check_lengths(column: pa.Array, limit_bytes: int, what: str, setting: str) -> None:
-    longest = pc.max(pc.binary_length(column)).as_py() or 0
-    if longest > limit_bytes:
-        raise MessageTooLarge(what, longest, limit_bytes, setting)
+def _block_bytes(headers: Mapping[str, bytes]) -> int:
+    return len(header_block(headers)) if headers else 0
+
+
+def _lengths(column: pa.Array[Any]) -> npt.NDArray[np.int32]:
+    lengths: Any = pc.call_function("binary_length", [column])
+    found: npt.NDArray[np.int32] = lengths.fill_null(0).to_numpy()
+    return found

@@ -1,11 +1,11 @@
-"""Messages that a pipelined producer has taken and not yet stored, and what their pushers hold meanwhile."""
+"""Messages that a producer has taken and not yet stored, and what their pushers hold meanwhile."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -47,7 +47,7 @@ class Batch:
                 Record(0, time_ms, 0, 0, key, headers.get(index), value)
                 for index, (time_ms, key, value) in enumerate(rows)
             )
-        columns: dict[str, pa.Array] = {
+        columns: dict[str, pa.Array[Any]] = {
             "timestamp": pa.array(self.timestamps, pa.int64()).view(pa.timestamp("ms", "UTC")),
             "key": pa.array(self.keys, pa.binary()),
             "value": pa.array(self.values, pa.binary()),
@@ -81,7 +81,7 @@ class Batch:
             self.call_back()
 
     def call_back(self) -> None:
-        """Make the calls that wait for the outcome. Two threads here at once make each call once."""
+        """Make the calls that wait for the outcome, each once, also with two threads here."""
         while self._callbacks:
             try:
                 callback, pending = self._callbacks.pop(0)
@@ -107,20 +107,19 @@ class Pending:
         return self._batch.settled
 
     def result(self, timeout: float | None = None) -> Receipt:
-        """Wait, and give the receipt or raise what went wrong; `TimeoutError` after `timeout` seconds."""
+        """The receipt, or what went wrong raised; `TimeoutError` after `timeout` seconds."""
         self._batch.wait(timeout)
         if self._batch.receipts is None:
             raise self._batch.error or AssertionError("settled without an outcome")
         return self._batch.receipts[self._index]
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait, and give what went wrong, or None when the message is stored."""
+        """What went wrong, or None when the message is stored; waits as `result` does."""
         self._batch.wait(timeout)
         return self._batch.error
 
     def add_done_callback(self, callback: Callable[[Pending], object]) -> None:
-        """Call `callback(self)` once the outcome is known, in the producer's thread, or now if it
-        is.
+        """Call `callback(self)` once the outcome is known, in the producer's thread, or now.
 
         What it raises is logged and otherwise ignored.
         """

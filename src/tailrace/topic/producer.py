@@ -10,7 +10,7 @@ import time
 import weakref
 from collections import deque
 from types import TracebackType
-from typing import Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 from tailrace.errors import Error, HubClosed
 from tailrace.log.record import OVERHEAD_BYTES
@@ -30,16 +30,17 @@ BATCHES_MAX: Final = 16
 class Producer(Generic[T]):
     """Pushes without waiting for each: `push` gives a `Pending` that has the receipt later.
 
-    One batch is under way at a time, and a batch that a switch of the topic refused goes to the new storage
-    topic before any later one, so the order per key is the order of the pushes. At most `BATCHES_MAX` batches
-    are held; a push beyond that waits.
+    One batch is under way at a time, and a batch that a switch of the topic refused goes to the new
+    storage topic before any later one, so the order per key is the order of the pushes. At most
+    `BATCHES_MAX` batches are held; a push beyond that waits.
 
-    A batch that fails takes the producer with it: what was pushed behind it fails with the same error, and so
-    do later pushes, `flush` and `close`, because to go on would put later messages of a key before those that failed.
-    Open another producer to go on.
+    A batch that fails takes the producer with it: what was pushed behind it fails with the same
+    error, and so do later pushes, `flush` and `close`, because to go on would put later messages of
+    a key before those that failed. Open another producer to go on.
 
-    With a name it is idempotent. `last_number` is how many messages of the name are stored, so a restarted program
-    goes on with the message after that many. Whoever opens the name last has it; the others are `Fenced`.
+    With a name it is idempotent. `last_number` is how many messages of the name are stored, so a
+    restarted program goes on with the message after that many. Whoever opens the name last has it;
+    the others are `Fenced`.
     """
 
     def __init__(
@@ -84,16 +85,7 @@ class Producer(Generic[T]):
         A message that is not valid, or too large, raises here and harms no other.
         """
         intake = self._intake
-        if (
-            headers is None
-            and intake.raw
-            and type(value) is bytes
-            and len(value) <= intake.message_bytes_max
-        ):
-            data: bytes = value
-            block = None
-        else:
-            data, block = intake.data(value, headers)
+        data, block = intake.data(value, headers)
         key_bytes = intake.key(key) if key else None
         time_ms = intake.now_ms() if timestamp is None else milliseconds(timestamp)
         with self._lock:
@@ -133,7 +125,7 @@ class Producer(Generic[T]):
             raise self._error
 
     def close(self) -> None:
-        """Send all that was pushed and end. Raises what made the producer fail. Closing again does nothing."""
+        """Send all that was pushed, and end. Raises what made the producer fail, the first time."""
         with self._lock:
             closed, self._closing = self._closing, True
             self._work.notify()
@@ -194,7 +186,7 @@ class Producer(Generic[T]):
             batch.call_back()
 
     def _next_batch(self) -> Batch | None:
-        """Wait for a batch that is full, has lingered or is wanted at once; None when there will be no more."""
+        """Wait for a batch that is full, has lingered or is hurried; None when no more come."""
         with self._lock:
             while True:
                 if not self._waiting:
@@ -233,7 +225,7 @@ class Producer(Generic[T]):
             each.call_back()
 
     def _abandon(self) -> None:
-        """In a forked child, which has no thread to send: fail what the parent still holds, and all pushes."""
+        """In a forked child, which has no thread to send: fail everything; the parent goes on."""
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
@@ -245,7 +237,7 @@ class Producer(Generic[T]):
             batch.settle(None, error)
 
 
-_producers: Final[weakref.WeakSet[Producer[object]]] = weakref.WeakSet()
+_producers: Final[weakref.WeakSet[Producer[Any]]] = weakref.WeakSet()
 
 
 def _close_all() -> None:

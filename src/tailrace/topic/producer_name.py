@@ -1,10 +1,9 @@
-"""What makes a named producer idempotent: a fence on its name, and a number kept beside its
-records.
+"""What makes a named producer idempotent: a fence on its name, and a number beside its records.
 
-The table ``producers/TOPIC/IDENTITY`` has, per name, how many messages of it are stored, written in
-the commit that stores them. Taking a name raises its fence and then reads the number, so nothing of
-an earlier owner can be stored after that. After a commit of unknown outcome the owner takes its own
-name again, which settles the outcome.
+The table ``producers/TOPIC/IDENTITY`` has, per name, how many messages of it are stored, written
+in the commit that stores them. Taking a name raises its fence and then reads the number, so nothing
+of an earlier owner can be stored after that. After a commit of unknown outcome the owner takes its
+own name again, which settles the outcome.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class ProducerName:
         self.stored = self._read()
 
     def send(self, view: View, shipment: Shipment) -> Receipts:
-        """Commit a shipment with the number that follows from it, once, whatever the outcomes are."""
+        """Store a shipment and the number that follows from it, once, whatever outcomes say."""
         after = self.stored + len(shipment)
         log = self._backend.log
         sent: list[tuple[Part, int]] = []

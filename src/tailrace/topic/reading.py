@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from tailrace.backend.contract import Bounds, Log
+from tailrace.backend.contract import Log
 from tailrace.errors import OutOfRange
 from tailrace.log.columns import records_of
 from tailrace.log.record import Record
 from tailrace.message import Partition, Range
-from tailrace.topic.composite import Definition
+from tailrace.topic.lineage import Stream, StreamState, startable
 from tailrace.topic.view import View
 
 READ_BYTES: Final = 1 << 20
@@ -22,7 +22,7 @@ READ_BYTES: Final = 1 << 20
 
 
 def record_at(log: Log, partition: Partition, offset: int) -> Record:
-    """The record at an offset; `OutOfRange` says what is valid, and in a gap which offset is next."""
+    """The record at an offset; `OutOfRange` says what is valid, or in a gap what is next."""
     bounds = log.bounds(partition)
     if not bounds.start <= offset < bounds.end:
         raise OutOfRange(str(partition), offset, bounds.start, bounds.end)
@@ -65,8 +65,7 @@ def records_from(log: Log, partition: Partition, start: int) -> Iterator[Record]
 
 
 def find_run(log: Log, partition: Partition, start: int, run: Sequence[Record]) -> Range:
-    """Where records that one commit appended, at `start` or behind, are: the first run of such
-    records.
+    """Where records are that one commit appended, at `start` or behind it: the first such run.
 
     `OutOfRange` when they are not there.
     """
@@ -86,52 +85,52 @@ class Read(NamedTuple):
 
 
 class LineageReader:
-    """Reads all partitions of a topic, each only after those it follows, and remembers how far it
-    is.
+    """Reads all partitions of a topic, each after those it follows, and remembers how far it is.
 
-    It begins at the offsets of `starts`, elsewhere at the oldest record. Call `poll` again and again; it sees
-    new records and new storage topics. It keeps nothing in the hub.
+    It begins at the offsets of `starts`, elsewhere at the oldest record. Call `poll` again and
+    again; it sees new records and new storage topics. It keeps nothing in the hub.
     """
 
     def __init__(self, view: View, starts: Mapping[Partition, int]) -> None:
         self._view = view
         self._next = dict(starts)
-        self._finished: set[Partition] = set()
         self._oldest = 0
 
-    def poll(self) -> Iterator[Read]:
-        """What there is to read now, about `READ_BYTES` of each partition whose turn it is; never
-        waits.
+    def poll(self) -> list[Read]:
+        """About `READ_BYTES` of each partition whose turn it is. Never waits.
 
-        Nothing at all means that everything up to now was read.
+        Nothing means that everything up to now was read.
         """
-        definition = self._view.refresh().definition
+        while open_partitions := self._open_partitions():
+            reads = [Read(where, self._read(where, end)) for where, end in open_partitions]
+            if found := [read for read in reads if read.records.num_rows]:
+                return found
+        return []
+
+    def _read(self, partition: Partition, end: int) -> pa.RecordBatch:
+        chunk = self._view.backend.log.read(partition, self._next[partition], READ_BYTES, end)
+        self._next[partition] = chunk.next_offset
+        return chunk.records
+
+    def _open_partitions(self) -> list[tuple[Partition, int]]:
+        """The partitions that follow only finished ones and have more to read, with their ends."""
+        definition, topic = self._view.refresh().definition, self._view.topic
+        states: dict[Stream, StreamState] = {}
+        ends: dict[Stream, int] = {}
         for storage in range(self._oldest, definition.pointer + 1):
-            yield from self._poll_storage(definition, storage)
-
-    def _poll_storage(self, definition: Definition, storage: int) -> Iterator[Read]:
-        topic = self._view.topic
-        unfinished = 0
-        all_bounds = self._view.backend.log.bounds_of(definition.storage_topic(topic, storage))
-        for number, bounds in enumerate(all_bounds):
-            partition = Partition(topic, storage, number)
-            if partition in self._finished:
-                continue
-            if self._finished.issuperset(definition.follows(partition)):
-                yield from self._poll_partition(partition, bounds)
-            unfinished += partition not in self._finished
-        if storage == self._oldest and not unfinished:
-            self._oldest += 1
-
-    def _poll_partition(self, partition: Partition, bounds: Bounds) -> Iterator[Read]:
-        at = max(self._next.get(partition, 0), bounds.start)
-        found = None
-        while at < bounds.end and found is None:
-            chunk = self._view.backend.log.read(partition, at, READ_BYTES, bounds.end)
-            at = chunk.next_offset
-            found = chunk.records if chunk.records.num_rows else None
-        self._next[partition] = at
-        if bounds.sealed and at >= bounds.end:
-            self._finished.add(partition)
-        if found is not None:
-            yield Read(partition, found)
+            all_bounds = self._view.backend.log.bounds_of(definition.storage_topic(topic, storage))
+            for number, (start, end, sealed) in enumerate(all_bounds):
+                where = Partition(topic, storage, number)
+                at = self._next[where] = max(start, self._next.get(where, 0))
+                stream = storage - self._oldest, number
+                states[stream] = StreamState(sealed, drained=at >= end)
+                ends[stream] = end
+            if storage == self._oldest and all(s.sealed and s.drained for s in states.values()):
+                self._oldest += 1
+                states.clear()
+        shapes = definition.storage[self._oldest : definition.pointer + 1]
+        return [
+            (Partition(topic, self._oldest + storage, number), ends[storage, number])
+            for storage, number in sorted(startable(definition.router, shapes, states))
+            if not states[storage, number].drained
+        ]

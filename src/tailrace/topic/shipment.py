@@ -1,4 +1,4 @@
-"""A batch on its way: divided among the partitions of the target, and turned into receipts once it landed."""
+"""A batch on its way: divided among the partitions of the target, with receipts once landed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ Indices: TypeAlias = "Sequence[slice | list[int] | npt.NDArray[np.int64]]"
 class Shipment:
     """Some records of one topic that are committed together.
 
-    `route` divides them and may be called again with another target; `receipts` speaks of the last division.
+    `route` divides them and may be called again with another target; `receipts` speaks of the last
+    division.
     """
 
     __slots__ = ("_indices", "_records")
@@ -60,7 +61,7 @@ class Shipment:
         )
 
     def receipts(self, ranges: Sequence[Range]) -> Receipts:
-        """The receipts of the records, in their order, given where the parts of the last `route` landed."""
+        """The receipts of the records, in their order, from where the parts last routed landed."""
         landing = _Landing(_timestamps(self._records), self._indices, ranges)
         return Receipts(len(self), landing.receipt)
 
@@ -90,8 +91,9 @@ class _Landing:
         parts = self._parts
         if parts is None:
             parts = self._unfold()
-        partition = self._ranges[parts[index]].partition
-        return Receipt(*partition, int(self._offsets[index]), int(self._timestamps[index]))
+        topic, storage, number = self._ranges[parts[index]].partition
+        offset, timestamp = int(self._offsets[index]), int(self._timestamps[index])
+        return Receipt(topic, storage, number, offset, timestamp)
 
     def _unfold(self) -> npt.NDArray[np.int64]:
         offsets, parts = np.empty_like(self._timestamps), np.empty_like(self._timestamps)

@@ -1,4 +1,4 @@
-"""Where pushes go now: the storage topic at the produce pointer, and the partition of each key in it."""
+"""Where pushes go now: the storage topic at the produce pointer, and in it each key's partition."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Target(NamedTuple):
         return self.partitions[self.number_of(key) if key else self.any_number()]
 
     def numbers_of(self, keys: pa.Array[Any]) -> npt.NDArray[np.int64]:
-        """The partition of each message of a batch; those without a key go to one at random together."""
+        """The partition of each message of a batch; those without a key go to any one together."""
         hashes = hash_keys(keys)
         numbers = route(self.router, hashes, self.shape.partitions, self.shape.k)
         numbers[hashes == NO_KEY] = self.any_number()

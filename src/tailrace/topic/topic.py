@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 
@@ -31,8 +32,9 @@ from tailrace.topic.view import View, commit_following
 T = TypeVar("T")
 
 
-class StorageTopicInfo(NamedTuple):
-    """A storage topic of a topic: its shape, whether it is sealed, and what each partition holds."""
+@dataclass(frozen=True, slots=True)
+class StorageTopicInfo:
+    """A storage topic: its shape, whether it is sealed, and what each partition holds."""
 
     index: int
     partitions: int
@@ -46,8 +48,8 @@ class StorageTopicInfo(NamedTuple):
 class Topic(Generic[T]):
     """A composite topic: ordered per key, and re-scalable while it is used.
 
-    May be shared by threads and carried over a fork. It asks the hub for its definition only when that matters: a push
-    that comes behind a switch is refused, and goes to the new storage topic.
+    May be shared by threads and carried over a fork. It asks the hub for its definition only when
+    that matters: a push that comes behind a switch is refused, and goes to the new storage topic.
     """
 
     def __init__(
@@ -76,12 +78,11 @@ class Topic(Generic[T]):
         timestamp: Time = None,
         dedup_id: str | None = None,
     ) -> Receipt:
-        """Store one message, behind all of its key that were stored before, and say where it
-        landed.
+        """Store one message, behind those of its key that were stored before; where it landed.
 
-        A message without a key goes to any partition. With a `dedup_id` that was already pushed to this topic
-        within the setting `dedup_window` (5 minutes by default), nothing is stored and the receipt is that of the
-        first push.
+        A message without a key goes to any partition. With a `dedup_id` that was pushed to this
+        topic within the setting `dedup_window`, 5 minutes by default, nothing is stored and the
+        receipt is that of the first push.
         """
         record = self.intake.record(value, key, headers, timestamp)
         if dedup_id is not None:
@@ -119,8 +120,9 @@ class Topic(Generic[T]):
     ) -> Producer[T]:
         """A pipelined producer: pushes are taken at once and sent in batches, in order.
 
-        A batch is sent when it has `batch_bytes` or its first message has waited for `linger`; both are settings too.
-        A producer with a name is idempotent, and takes the name from whoever had it.
+        A batch is sent when it has `batch_bytes` or its first message has waited for `linger`; both
+        are settings too. A producer with a name is idempotent, and takes the name from whoever had
+        it.
         """
         wait = self._settings.linger if linger is None else parse_duration(linger, "linger")
         size_bytes = self._settings.batch_bytes if batch_bytes is None else batch_bytes
@@ -142,7 +144,7 @@ class Topic(Generic[T]):
     def batches(
         self, storage: int, partition: int, start: int = 0, end: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The records of a partition from `start` up to `end`, or to where it ends at this call, in columns."""
+        """Records of a partition from `start` to `end`, or to its end at this call, in columns."""
         where = self._partition(storage, partition)
         return batches_between(self.view.backend.log, where, start, end)
 
@@ -151,7 +153,7 @@ class Topic(Generic[T]):
         return [self._message(partition, record) for record in records_of(records)]
 
     def reader(self, starts: Mapping[Partition, int] | None = None) -> LineageReader:
-        """A reader of all partitions in lineage order, from the oldest records or from `starts` on."""
+        """A reader of all partitions in lineage order, from `starts` or from the oldest on."""
         return LineageReader(self.view, starts or {})
 
     def _message(self, partition: Partition, record: Record) -> Message[T]:
@@ -200,7 +202,7 @@ class Topic(Generic[T]):
         return self.view.refresh().definition.pointer
 
     def route(self, key: Key) -> int:
-        """The partition, of the storage topic at the produce pointer, that a key's messages go to."""
+        """The partition that a key's messages go to, in the storage topic at the pointer."""
         self.view.refresh()
         found = self.intake.key(key)
         if found is None:
@@ -220,20 +222,19 @@ class Topic(Generic[T]):
         definition = self.view.refresh().definition
         for storage in (from_storage, to_storage):
             definition.storage_topic(self.name, storage)
-        shapes = definition.storage
-        return consistent(definition.router, shapes[from_storage], shapes[to_storage], shards)
+        shapes = definition.storage[from_storage], definition.storage[to_storage]
+        return consistent(definition.router, shapes, shards)
 
     def add_storage_topic(self, partitions: int, *, any_count: bool = False) -> int:
-        """Append a storage topic, which takes pushes only once the pointer is switched to it; its index."""
+        """Append a storage topic, for the pointer to be switched to later; its index."""
         _, after = self.view.change(lambda now: now.added(partitions, any_count=any_count))
         return after.last
 
     def switch_produce(self) -> int:
-        """Let the next storage topic take the pushes, and seal the present one in the same commit;
-        the new pointer.
+        """Let the next storage topic take the pushes, and seal the present one; the new pointer.
 
-        At the last storage topic nothing happens. When somebody else switches at the same time, one switch is
-        made, not two.
+        Both in one commit. At the last storage topic nothing happens. When somebody else switches
+        at the same time, one switch is made, not two.
         """
         pointer = self.produce_pointer
         _, after = self.view.change(lambda now: now.switched() if now.pointer == pointer else now)
@@ -250,8 +251,8 @@ class Topic(Generic[T]):
     def scale(self, partitions: int, *, any_count: bool = False) -> Plan:
         """Add a storage topic and switch to it, in one commit; the plan that was followed.
 
-        A topic that has so many partitions stays as it is. When somebody else switches at the same time, nothing
-        is done and it is `Busy`: the plan would not be what was made of it.
+        A topic that has so many partitions stays as it is. When somebody else switches at the same
+        time, nothing is done and it is `Busy`: the plan would not be what was made of it.
         """
         plan = self.plan_scale(partitions, any_count=any_count)
         if plan.after == plan.before:

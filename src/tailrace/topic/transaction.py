@@ -20,11 +20,11 @@ TRANSACTION_BYTES_MAX: Final = 256 << 20
 
 
 class OpenTransaction:
-    """Collects in memory, and commits at the end of its `with` block; an exception in the block
-    discards all.
+    """Collects in memory, and commits when its `with` block ends without an exception.
 
-    Nothing is locked while the block runs. Where messages go is decided at the commit, and again when a topic
-    was switched meanwhile. Under a fence the commit is `Fenced` once somebody newer holds the name.
+    Nothing is locked while the block runs. Where messages go is decided at the commit, and again
+    when a topic was switched meanwhile. Under a fence the commit is `Fenced` once somebody newer
+    holds the name.
     """
 
     def __init__(

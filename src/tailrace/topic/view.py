@@ -21,7 +21,7 @@ from tailrace.topic.composite import (
 from tailrace.topic.target import Target
 
 SWITCHES_MAX: Final = 100
-"""How often one commit follows the produce pointer, or one change starts again, before it gives up."""
+"""How often a commit follows the pointer, or a change starts again, before it gives up."""
 
 
 class Stored(NamedTuple):
@@ -45,7 +45,7 @@ def names(backend: Backend) -> list[str]:
 
 
 class View:
-    """A topic as last seen: its definition, and the target made of it. Shared by threads, and harmless when stale."""
+    """A topic as last seen. May be shared by threads, and does no harm when it is stale."""
 
     __slots__ = ("_stored", "backend", "target", "topic")
 
@@ -71,18 +71,17 @@ class View:
         return stored
 
     def follow(self, sealed: Sealed) -> None:
-        """Move on to the storage topic after the sealed one; raises `Sealed` again when there is none."""
+        """Move on from a storage topic that is sealed; `Sealed` again when there is no next."""
         if self.target.storage <= sealed.storage:
             self.refresh()
         if self.target.storage <= sealed.storage:
             raise sealed
 
     def change(self, next_of: Callable[[Definition], Definition]) -> tuple[Definition, Definition]:
-        """Store the next definition, with its storage topics created and sealed; returns both, old
-        and new.
+        """Store the next definition, its storage topics created and sealed; the old and the new.
 
-        When another change comes between, `next_of` is asked again with what that one left. `next_of` may return its
-        argument to leave all as it is.
+        When another change comes between, `next_of` is asked again with what that one left. It may
+        return its argument to leave all as it is.
         """
         for _ in range(SWITCHES_MAX):
             before, version = self.refresh()
@@ -103,10 +102,10 @@ class View:
 def commit_following(
     backend: Backend, views: Mapping[str, View], build: Callable[[], Transaction]
 ) -> list[Range]:
-    """Commit what `build` makes of the views' targets; on `Sealed`, follow the pointer and build it
-    again.
+    """Commit what `build` makes of the views' targets; on `Sealed` follow and build anew.
 
-    A transaction is refused whole, so what was refused goes to the new storage topic in the order it had.
+    A transaction is refused whole, so what was refused goes to the new storage topic in the order
+    it had.
     """
     for _ in range(SWITCHES_MAX):
         try:

@@ -108,7 +108,7 @@ class EmbeddedBackend:
                 database=database,
                 locks=locks,
                 wake=WakeFile(layout.wake),
-                segments=Segments(disk),
+                segments=Segments(layout, disk),
                 disk=disk,
                 clock=clock,
                 segment_bytes=segment_bytes,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import apsw
 
-from tailrace.backend.embedded.appending import read_tail
 from tailrace.backend.embedded.database import select
 from tailrace.backend.embedded.publisher import Parts, Publisher
 from tailrace.errors import BackendUnavailable
@@ -23,11 +22,15 @@ index."""
 
 
 def fold_if_due(
-    parts: Parts, publisher: Publisher, partition: Partition, number: int, deadline: float
+    parts: Parts,
+    publisher: Publisher,
+    partition: Partition,
+    number: int,
+    entries: int,
+    deadline: float,
 ) -> None:
-    """Fold once where a partition has too many entries. The caller holds its lock."""
-    tail = read_tail(parts.database.writer, number)
-    if tail is None or tail.entries <= FOLD_ABOVE:
+    """Fold once, if a partition has too many entries. The caller holds its lock."""
+    if entries <= FOLD_ABOVE:
         return
     try:
         _fold(parts, publisher, partition, number, deadline)
@@ -51,7 +54,7 @@ def _fold(
         "SELECT index_bytes FROM segments WHERE partition = ? AND base = ?",
         (number, base),
     )
-    segment = parts.segments.get(number, base, parts.layout.partition(partition, number))
+    segment = parts.segments.get(partition, number, base)
     folded_bytes = segment.fold(entries, index_bytes)
     publisher.sync((segment.sync_index,))
     parts.reach("fold-written")

@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tailrace.errors import DiskFull, IncompatibleHub
@@ -37,6 +37,10 @@ class Layout:
     """Where each file of one hub is."""
 
     directory: Path
+    _reserve: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_reserve", str(self.directory / "hub.reserve"))
 
     @property
     def database(self) -> Path:
@@ -67,7 +71,7 @@ class Layout:
     @property
     def reserve(self) -> Path:
         """`hub.reserve`."""
-        return self.directory / "hub.reserve"
+        return Path(self._reserve)
 
     @property
     def topics(self) -> Path:
@@ -99,7 +103,7 @@ class Layout:
 
     def keep_reserve(self) -> None:
         """Make the reserve where it is missing; `DiskFull` where there is no room for it."""
-        if self.reserve.exists():
+        if os.path.exists(self._reserve):
             return
         try:
             with self.reserve.open("wb") as file:

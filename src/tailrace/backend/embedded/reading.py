@@ -157,7 +157,7 @@ class EmbeddedLog:
         start = max(start, first_offset)
         base = _segment_at(connection, number, start)
         while base is not None and start < stop:
-            segment = self._segments().get(number, base, self._layout.partition(partition, number))
+            segment = self._segments().get(partition, number, base)
             entries = self._entries(connection, partition, number, segment, start)
             if entries:
                 if entries[0].base >= stop:

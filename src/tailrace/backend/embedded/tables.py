@@ -99,13 +99,7 @@ class EmbeddedStore:
     def _write(self, connection: apsw.Connection, change: Change) -> int:
         ((version,),) = select(connection, _VERSION)
         for key, value in change.writes.items():
-            connection.execute(
-                "INSERT INTO store VALUES (?, ?, ?) ON CONFLICT(key)"
-                " DO UPDATE SET value = excluded.value, version = excluded.version",
-                (key, value, version),
-            )
-        if any(value is None for value in change.writes.values()):
-            _forget_removals(connection)
+            _write_entry(connection, key, value, version)
         for storage in change.create:
             connection.executemany(
                 "INSERT INTO partitions(topic, storage, number) VALUES (?, ?, ?)",
@@ -181,6 +175,22 @@ def _version(connection: apsw.Connection, key: str) -> int:
         "SELECT version FROM store WHERE key = ? AND value IS NOT NULL", (key,)
     ).fetchone()
     return 0 if row is None else int(row[0])
+
+
+def _write_entry(connection: apsw.Connection, key: str, value: bytes | None, version: int) -> None:
+    if value is not None:
+        connection.execute(
+            "INSERT INTO store VALUES (?, ?, ?) ON CONFLICT(key)"
+            " DO UPDATE SET value = excluded.value, version = excluded.version",
+            (key, value, version),
+        )
+        return
+    connection.execute(
+        "UPDATE store SET value = NULL, version = ? WHERE key = ? AND value IS NOT NULL",
+        (version, key),
+    )
+    if connection.changes():
+        _forget_removals(connection)
 
 
 def _forget_removals(connection: apsw.Connection) -> None:

@@ -58,8 +58,7 @@ class Writer:
             placed = self._placed(group, numbers, again, deadline)
             self._write(placed)
             self._publish(group, placed, again, deadline)
-            for partition, number in numbers.items():
-                fold_if_due(parts, self._publisher, partition, number, deadline)
+            self._fold(placed, deadline)
             return again
         except (OSError, apsw.Error) as error:
             raise self._publisher.unavailable(error) from error
@@ -174,11 +173,7 @@ class Writer:
         return found
 
     def _segment(self, partition: Partition, placement: Placement) -> Segment:
-        parts = self._parts
-        number = placement.after.number
-        return parts.segments.get(
-            number, placement.segment, parts.layout.partition(partition, number)
-        )
+        return self._parts.segments.get(partition, placement.after.number, placement.segment)
 
     def _make_files(self, segment: Segment) -> None:
         parts = self._parts
@@ -210,12 +205,21 @@ class Writer:
             parts.reach("synced")
 
     def _close_segment(self, partition: Partition, tail: Tail) -> None:
-        parts = self._parts
         assert tail.segment is not None
-        full = parts.segments.get(
-            tail.number, tail.segment, parts.layout.partition(partition, tail.number)
-        )
+        full = self._parts.segments.get(partition, tail.number, tail.segment)
         self._publisher.sync((full.sync, full.sync_positions))
+
+    def _fold(self, placed: dict[Work, list[Placement]], deadline: float) -> None:
+        tails = {
+            partition: placement.after
+            for work, placements in placed.items()
+            for (partition, _), placement in zip(work.appends, placements, strict=True)
+            if work.finished and work.error is None
+        }
+        for partition, tail in tails.items():
+            fold_if_due(
+                self._parts, self._publisher, partition, tail.number, tail.entries, deadline
+            )
 
     def _publish(
         self,

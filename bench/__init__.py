@@ -1,0 +1,1 @@
+"""How fast Tailrace is, beside what its users would take instead: `python -m bench`."""

@@ -1,0 +1,59 @@
+"""`python -m bench`: measure, print the table, and write `bench/results.md`.
+
+A run of all groups at the normal scale writes the results; with `--only` or `--quick` they are only
+printed. The exit status is 0 whether or not goals are reached: a goal that is not is in the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bench import append, durable, growth, machine, push, read, startup
+from bench.measure import FULL, NORMAL, QUICK, Scale
+from bench.report import Row, render
+
+RESULTS = Path(__file__).with_name("results.md")
+GROUPS: dict[str, Callable[[Scale], list[Row]]] = {
+    "append": append.rows,
+    "push": push.rows,
+    "durable": durable.rows,
+    "read": read.rows,
+    "growth": growth.rows,
+    "startup": startup.rows,
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run what is asked for."""
+    chosen = _parse(arguments)
+    scale: Scale = chosen.scale
+    facts = machine.facts()
+    rows = [row for name in chosen.only or GROUPS for row in GROUPS[name](scale)]
+    page = render(facts, rows)
+    print(page)
+    if not chosen.only and scale is not QUICK:
+        RESULTS.write_text(page)
+    return 0
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument(
+        "--only", action="append", choices=GROUPS, help="one group; may be repeated"
+    )
+    sizes = parser.add_mutually_exclusive_group()
+    sizes.add_argument(
+        "--quick", dest="scale", action="store_const", const=QUICK, help="a fifth of the work"
+    )
+    sizes.add_argument(
+        "--full", dest="scale", action="store_const", const=FULL, help="10^7 single pushes; an hour"
+    )
+    parser.set_defaults(scale=NORMAL)
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

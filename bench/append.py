@@ -1,0 +1,106 @@
+"""Appending columns: beside bytes written to a plain file, and beside SQLite."""
+
+from __future__ import annotations
+
+from itertools import repeat
+from pathlib import Path
+
+import tailrace
+from bench import payloads
+from bench.measure import OURS, Scale, Timer, Turn, take_turns
+from bench.peers import raw, sqlite
+from bench.report import Row, against, figures_of, information
+
+SMALL_BYTES = 100
+SMALL_BATCH = 8_000
+"""So many records of 100 bytes, and their keys and lengths, are about 1 MB of log."""
+
+LARGE_BYTES = 1_000
+LARGE_BATCH = 1_000
+
+RAW = "write of the same bytes"
+RAW_SYNCED = "write + fdatasync"
+SQLITE = "SQLite"
+
+
+def rows(scale: Scale) -> list[Row]:
+    """The append rows."""
+    batches = scale.count(64)
+    return [
+        _one_partition(scale, batches),
+        _keyed(scale, batches),
+        _synced(scale, scale.count(40)),
+    ]
+
+
+def _one_partition(scale: Scale, batches: int) -> Row:
+    work = "append columns, 100 B, one partition, no sync"
+    contenders = {
+        OURS: _appending(SMALL_BATCH, SMALL_BYTES, batches, partitions=1, sync="none"),
+        RAW: _writing(SMALL_BATCH, SMALL_BYTES, batches, sync=False),
+        SQLITE: _inserting(SMALL_BATCH, SMALL_BYTES, batches, "NORMAL"),
+    }
+    rates = take_turns(work, contenders, scale.rounds)
+    goals = (against(rates, RAW, 0.30), against(rates, SQLITE, 20))
+    return Row(work, figures_of(rates, "records/s"), goals)
+
+
+def _keyed(scale: Scale, batches: int) -> Row:
+    work = "append columns, 100 B, keyed over 12 partitions, no sync"
+    contenders = {
+        OURS: _appending(SMALL_BATCH, SMALL_BYTES, batches, partitions=12, sync="none"),
+        RAW: _writing(SMALL_BATCH, SMALL_BYTES, batches, sync=False),
+    }
+    rates = take_turns(work, contenders, scale.rounds)
+    return Row(work, figures_of(rates, "records/s"), (against(rates, RAW, 0.15),))
+
+
+def _synced(scale: Scale, batches: int) -> Row:
+    work = "append columns, 1 KB, a sync for every 1 MB"
+    contenders = {
+        OURS: _appending(LARGE_BATCH, LARGE_BYTES, batches, partitions=1, sync="batch"),
+        RAW_SYNCED: _writing(LARGE_BATCH, LARGE_BYTES, batches, sync=True),
+        SQLITE: _inserting(LARGE_BATCH, LARGE_BYTES, batches, "FULL"),
+    }
+    rates = take_turns(work, contenders, scale.rounds)
+    figures = (*figures_of(rates, "records/s"), *information(rates, SQLITE))
+    return Row(work, figures, (against(rates, RAW_SYNCED, 0.6),))
+
+
+def _appending(count: int, value_bytes: int, batches: int, *, partitions: int, sync: str) -> Turn:
+    batch = payloads.columns(count, value_bytes)
+
+    def turn(directory: Path, timer: Timer) -> int:
+        with tailrace.open(directory / "hub", sync=sync, settings=tailrace.HubSettings()) as hub:
+            topic = hub.create_topic("log", bytes, partitions=partitions)
+            topic.append(batch)
+            with timer.running():
+                for _ in range(batches):
+                    topic.append(batch)
+        return batches * count
+
+    return turn
+
+
+def _writing(count: int, value_bytes: int, batches: int, *, sync: bool) -> Turn:
+    data = payloads.log_bytes(count, value_bytes)
+
+    def turn(directory: Path, timer: Timer) -> int:
+        raw.write(directory, timer, repeat(data, batches), sync=sync)
+        return batches * count
+
+    return turn
+
+
+def _inserting(count: int, value_bytes: int, batches: int, synchronous: str) -> Turn:
+    batch = sqlite.rows(payloads.pairs(count, value_bytes))
+
+    def turn(directory: Path, timer: Timer) -> int:
+        with sqlite.opened(directory, synchronous) as connection:
+            sqlite.insert(connection, batch)
+            with timer.running():
+                for _ in range(batches):
+                    sqlite.insert(connection, batch)
+        return batches * count
+
+    return turn

@@ -1,0 +1,112 @@
+"""Whether cost grows with what is stored: one hub with few messages beside one with many."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import tailrace
+from bench.measure import Scale, Timer, Turn, say, take_turns
+from bench.report import Goal, Row, Sense, figures_of, quantity
+
+FEW = 1_000
+VALUE = bytes(100)
+GROWTH_MAX = 1.3
+ROUNDS = 5
+SAY_EVERY = 100_000
+
+Use = Callable[["tailrace.Topic[bytes]", int], None]
+
+
+def rows(scale: Scale) -> list[Row]:
+    """The rows of cost growth."""
+    many = scale.growth_pushes
+    with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as directory:
+        backlogs = {FEW: Path(directory) / "few", many: Path(directory) / "many"}
+        grown_bytes = [_fill(path, count) for count, path in backlogs.items()][-1]
+        uses = {"push": (_push, 2_000), "read one": (_read, 500)}
+        found = [
+            _growth(f"{verb} at a backlog of {many:,} single pushes", backlogs, use, times)
+            for verb, (use, times) in uses.items()
+        ]
+        return [*found, _size(backlogs[many], many, grown_bytes)]
+
+
+def _fill(path: Path, count: int) -> int:
+    """Push so many messages one by one; by how many bytes this process grew after the first few."""
+    with _opened(path) as hub:
+        topic = hub.create_topic("log", bytes, partitions=1)
+        before = 0
+        for number in range(1, count + 1):
+            topic.push(VALUE)
+            if number == FEW:
+                before = _resident_bytes()
+            if number % SAY_EVERY == 0:
+                say(f"cost growth: {number:,} of {count:,} pushed")
+        return _resident_bytes() - before
+
+
+def _growth(work: str, backlogs: dict[int, Path], use: Use, times: int) -> Row:
+    names = [f"at {count:,}" for count in backlogs]
+    turns = [_using(path, use, times) for path in backlogs.values()]
+    rates = take_turns(work, dict(zip(names, turns, strict=True)), ROUNDS)
+    few, many = names
+    goal = Goal(f"cost against {few[3:]}", rates.ratio(few, many), GROWTH_MAX, Sense.AT_MOST)
+    return Row(work, figures_of(rates, "/s"), (goal,))
+
+
+def _using(path: Path, use: Use, times: int) -> Turn:
+    def turn(_directory: Path, timer: Timer) -> int:
+        with _opened(path) as hub:
+            topic = hub.topic("log", bytes)
+            use(topic, 10)
+            with timer.running():
+                use(topic, times)
+        return times
+
+    return turn
+
+
+def _push(topic: tailrace.Topic[bytes], times: int) -> None:
+    for _ in range(times):
+        topic.push(VALUE)
+
+
+def _read(topic: tailrace.Topic[bytes], times: int) -> None:
+    [storage] = topic.storage_topics
+    step = max(1, storage.ends[0] // times)
+    for number in range(times):
+        assert topic.read(0, 0, number * step % storage.ends[0]).data == VALUE
+
+
+def _size(path: Path, count: int, grown_bytes: int) -> Row:
+    seconds = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        with _opened(path) as hub:
+            hub.topic("log", bytes).push(VALUE)
+        seconds.append(time.perf_counter() - start)
+    database = (path / "hub.db").stat().st_size
+    figures = (
+        f"open, push and close {median(seconds) * 1000:.1f} ms",
+        f"hub.db {quantity(database)}B, its WAL {quantity((path / 'hub.db-wal').stat().st_size)}B",
+    )
+    goals = (
+        Goal("open, push and close", median(seconds), 1.0, Sense.AT_MOST, "s"),
+        Goal("hub.db", database, 4e6, Sense.AT_MOST, "B"),
+        Goal("memory taken by the pushes", grown_bytes, 32e6, Sense.AT_MOST, "B"),
+    )
+    return Row(f"a hub with {count:,} single pushes", figures, goals)
+
+
+def _opened(path: Path) -> tailrace.Hub:
+    return tailrace.open(path, sync="none", settings=tailrace.HubSettings())
+
+
+def _resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")

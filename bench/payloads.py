@@ -1,0 +1,75 @@
+"""What is written and read: the same records for every contender, made before the clock starts."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+TIMESTAMP_MS = 1_750_000_000_000
+KEY_BYTES = 8
+CUSTOMERS = 2_000
+_HEAD = struct.Struct(">qIqBI")
+_LENGTH = struct.Struct(">I")
+_SEED = 7
+
+
+@cache
+def columns(count: int, value_bytes: int) -> pa.RecordBatch:
+    """A batch of so many keyed records, in random bytes."""
+    generator = np.random.default_rng(_SEED)
+    values = generator.integers(0, 256, count * value_bytes, np.uint8)
+    keys = generator.choice(np.array(_customers(), f"S{KEY_BYTES}"), count)
+    arrays = [_binary(keys.view(np.uint8), KEY_BYTES), _binary(values, value_bytes)]
+    return pa.RecordBatch.from_arrays(arrays, names=["key", "value"])
+
+
+@cache
+def pairs(count: int, value_bytes: int) -> list[tuple[bytes, bytes]]:
+    """So many keys and values, as Python objects."""
+    generator = random.Random(_SEED)
+    customers = _customers()
+    return [(generator.choice(customers), generator.randbytes(value_bytes)) for _ in range(count)]
+
+
+def struct_records(messages: list[tuple[bytes, bytes]], base: int) -> Iterator[bytes]:
+    """What a plain loop makes of messages: the bytes of the record format, record by record."""
+    pack_head, pack_length = _HEAD.pack, _LENGTH.pack
+    for offset, (key, value) in enumerate(messages, base):
+        key_length, length = len(key), len(value)
+        head = pack_head(offset, key_length + length + 8, TIMESTAMP_MS, 0, key_length)
+        yield head + key + pack_length(length) + value
+
+
+def struct_tuples(data: bytes) -> Iterator[tuple[int, int, bytes, bytes]]:
+    """What a plain loop reads from the record format: offset, timestamp, key and value."""
+    unpack_head, unpack_length = _HEAD.unpack_from, _LENGTH.unpack_from
+    position, size = 0, len(data)
+    while position < size:
+        offset, length, timestamp, _, key_length = unpack_head(data, position)
+        key_end = position + 25 + key_length
+        (value_length,) = unpack_length(data, key_end)
+        position += 21 + length
+        value = data[key_end + 4 : key_end + 4 + value_length]
+        yield offset, timestamp, data[key_end - key_length : key_end], value
+
+
+@cache
+def log_bytes(count: int, value_bytes: int) -> bytes:
+    """The records of `pairs` as the bytes of a log."""
+    return b"".join(struct_records(pairs(count, value_bytes), 0))
+
+
+def _customers() -> list[bytes]:
+    return [f"c{number:07d}".encode() for number in range(CUSTOMERS)]
+
+
+def _binary(data: np.ndarray[tuple[int], np.dtype[np.uint8]], item_bytes: int) -> pa.Array[Any]:
+    offsets = np.arange(0, len(data) + 1, item_bytes, dtype=np.int32)
+    buffers = [None, pa.py_buffer(offsets.data), pa.py_buffer(data.data)]
+    return pa.Array.from_buffers(pa.binary(), len(data) // item_bytes, buffers)

@@ -1,0 +1,156 @@
+"""Pushing Python objects, many at once and one by one through a pipelined producer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import tailrace
+from bench import payloads
+from bench.measure import OURS, Scale, Timer, Turn, take_turns
+from bench.peers import lmdb, redis, sqlite
+from bench.report import Goal, Row, against, figures_of, information
+
+MANY = 1_000
+VALUE_BYTES = 100
+STRUCT_LOOP = "struct loop"
+REDIS = "Redis Streams"
+SQLITE = "SQLite"
+LMDB = "LMDB"
+PIPELINED_RATE = 200_000
+
+
+class Order(msgspec.Struct):
+    """What an application would push: about 100 bytes of JSON."""
+
+    id: int
+    customer: str
+    total: float
+    note: str
+
+
+def rows(scale: Scale) -> list[Row]:
+    """The push rows."""
+    values = payloads.pairs(MANY, VALUE_BYTES)
+    orders = [
+        (key, Order(number, key.decode(), number / 8, "x" * 42))
+        for number, (key, _) in enumerate(values)
+    ]
+    return [
+        _many(scale, "bytes of 100 B", bytes, values, lambda messages: messages),
+        _many(scale, "structs of 100 B as JSON", Order, orders, _encoded),
+        _pipelined(scale),
+    ]
+
+
+def _many(
+    scale: Scale,
+    what: str,
+    kind: Any,
+    messages: list[tuple[bytes, Any]],
+    encode: Callable[[list[tuple[bytes, Any]]], list[tuple[bytes, bytes]]],
+) -> Row:
+    work = f"push_many of 1000 {what}, one partition, no sync"
+    calls = scale.count(200)
+
+    def ours(directory: Path, timer: Timer) -> int:
+        with _unsynced(directory) as hub:
+            topic = hub.create_topic("log", kind, partitions=1)
+            topic.push_many(messages)
+            with timer.running():
+                for _ in range(calls):
+                    topic.push_many(messages)
+        return calls * MANY
+
+    def struct_loop(directory: Path, timer: Timer) -> int:
+        with (directory / "plain.log").open("wb", buffering=0) as file, timer.running():
+            for number in range(calls):
+                records = payloads.struct_records(encode(messages), number * MANY)
+                file.write(b"".join(records))
+        return calls * MANY
+
+    rates = take_turns(work, {OURS: ours, STRUCT_LOOP: struct_loop}, scale.rounds)
+    return Row(work, figures_of(rates, "messages/s"), (against(rates, STRUCT_LOOP, 1.0),))
+
+
+def _encoded(messages: list[tuple[bytes, Any]]) -> list[tuple[bytes, bytes]]:
+    encode = msgspec.json.Encoder().encode
+    return [(key, encode(order)) for key, order in messages]
+
+
+def _pipelined(scale: Scale) -> Row:
+    work = "pipelined producer.push, 100 B, no sync"
+    messages = payloads.pairs(scale.count(200_000), VALUE_BYTES)
+    contenders: dict[str, Turn] = {
+        OURS: _producing(messages),
+        SQLITE: _inserting(messages),
+        LMDB: _putting(messages),
+    }
+    if redis.available():
+        contenders[REDIS] = _adding(messages)
+    rates = take_turns(work, contenders, scale.rounds)
+    goals = [Goal("pushes a second", rates.median(OURS), PIPELINED_RATE, unit="/s")]
+    if REDIS in contenders:
+        goals.append(against(rates, REDIS, 10))
+    figures = (*figures_of(rates, "messages/s"), *information(rates, SQLITE, LMDB))
+    missing = () if REDIS in contenders else (redis.HOW_TO_GET_IT,)
+    return Row(work, figures, tuple(goals), missing)
+
+
+def _producing(messages: list[tuple[bytes, bytes]]) -> Turn:
+    def turn(directory: Path, timer: Timer) -> int:
+        with _unsynced(directory) as hub:
+            topic = hub.create_topic("log", bytes)
+            with topic.producer() as producer:
+                producer.push(b"first").result()
+                push = producer.push
+                with timer.running():
+                    for key, value in messages:
+                        push(value, key=key)
+                    producer.flush()
+        return len(messages)
+
+    return turn
+
+
+def _adding(messages: list[tuple[bytes, bytes]]) -> Turn:
+    # A quarter is enough for a rate, and keeps the turns of all about as long.
+    some = messages[: max(1, len(messages) // 4)]
+
+    def turn(directory: Path, timer: Timer) -> int:
+        with redis.opened(directory) as client, timer.running():
+            redis.add(client, some)
+        return len(some)
+
+    return turn
+
+
+def _inserting(messages: list[tuple[bytes, bytes]]) -> Turn:
+    def turn(directory: Path, timer: Timer) -> int:
+        with sqlite.opened(directory, "NORMAL") as connection, timer.running():
+            execute = connection.execute
+            for start in range(0, len(messages), MANY):
+                execute("BEGIN IMMEDIATE")
+                for key, value in messages[start : start + MANY]:
+                    execute(sqlite.INSERT, (payloads.TIMESTAMP_MS, key, value))
+                execute("COMMIT")
+        return len(messages)
+
+    return turn
+
+
+def _putting(messages: list[tuple[bytes, bytes]]) -> Turn:
+    def turn(directory: Path, timer: Timer) -> int:
+        with lmdb.opened(directory) as environment, timer.running():
+            for start in range(0, len(messages), MANY):
+                lmdb.put(environment, messages[start : start + MANY], start)
+        return len(messages)
+
+    return turn
+
+
+def _unsynced(directory: Path) -> tailrace.Hub:
+    return tailrace.open(directory / "hub", sync="none", settings=tailrace.HubSettings())

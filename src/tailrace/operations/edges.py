@@ -1,0 +1,186 @@
+"""Where a reading begins and ends, in writing: `earliest`, `latest`, `-100`, a time, a position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from tailrace.backend.contract import Bounds, Log
+from tailrace.errors import InvalidValue
+from tailrace.message import Partition, Position
+from tailrace.topic.topic import Topic
+
+LAST_MAX: Final = 1_000_000
+"""How many of the newest messages may be asked for."""
+
+FORMS: Final = "earliest, latest, -100, @2026-01-01T00:00Z, or a position such as orders/1.7@42"
+
+_PROBE_BYTES: Final = 1
+_READ_BYTES: Final = 1 << 20
+
+
+class Extreme(Enum):
+    """The ends of a topic: before its oldest message, and after its newest."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+class Last(NamedTuple):
+    """Before the newest so many messages of a topic."""
+
+    count: int
+
+
+class Moment(NamedTuple):
+    """Before the first message of each partition that has this time or a later one."""
+
+    time_ms: int
+
+
+Edge: TypeAlias = Extreme | Last | Moment | Position
+"""A place in a topic. A position is a place in one partition, and speaks of that one alone."""
+
+
+def parse_edge(text: str) -> Edge:
+    """Read an edge; `InvalidValue` lists the forms."""
+    if text in ("earliest", "latest"):
+        return Extreme(text)
+    if text.startswith("-") and text[1:].isdecimal() and 1 <= int(text[1:]) <= LAST_MAX:
+        return Last(int(text[1:]))
+    if text.startswith("@"):
+        return Moment(_milliseconds(text))
+    if "/" in text:
+        return Position.parse(text)
+    raise InvalidValue("where to read", text, FORMS)
+
+
+def _milliseconds(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text[1:])
+    except ValueError:
+        raise InvalidValue("time", text, "@ and ISO 8601, such as @2026-01-01T00:00Z") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(0, int(moment.timestamp() * 1000))
+
+
+def offsets_at(topic: Topic[Any], edge: Extreme | Last | Moment) -> dict[Partition, int]:
+    """The offset of an edge in every partition of a topic. All records before it lie below.
+
+    The newest storage topic is looked at first, so that what is pushed meanwhile lies above.
+    """
+    log = topic.view.backend.log
+    offsets: dict[Partition, int] = {}
+    left = edge.count if isinstance(edge, Last) else 0
+    for partitions in _storage_topics(topic):
+        if isinstance(edge, Last):
+            found, taken = _last(log, partitions, left)
+            offsets |= found
+            left -= taken
+        else:
+            offsets |= {where: _offset(log, where, b, edge) for where, b in partitions.items()}
+    return offsets
+
+
+def _storage_topics(topic: Topic[Any]) -> Iterator[dict[Partition, Bounds]]:
+    """What each partition holds, storage topic by storage topic, the newest first."""
+    definition = topic.view.refresh().definition
+    for storage in reversed(range(len(definition.storage))):
+        bounds = topic.view.backend.log.bounds_of(definition.storage_topic(topic.name, storage))
+        yield {Partition(topic.name, storage, number): b for number, b in enumerate(bounds)}
+
+
+def _offset(log: Log, partition: Partition, bounds: Bounds, edge: Extreme | Moment) -> int:
+    if edge is Extreme.EARLIEST:
+        return bounds.start
+    if edge is Extreme.LATEST:
+        return bounds.end
+    return _offset_at_time(log, partition, bounds, edge.time_ms)
+
+
+def _offset_at_time(log: Log, partition: Partition, bounds: Bounds, time_ms: int) -> int:
+    """By bisection: a partition's times are taken to rise, as they do unless producers set them."""
+    low, high = bounds.start, bounds.end
+    while low < high:
+        middle = (low + high) // 2
+        first = _first(log, partition, middle, high)
+        if first is None or _times(first)[0] >= time_ms:
+            high = middle
+        else:
+            low = int(first["offset"][0].as_py()) + 1
+    return low
+
+
+def _last(
+    log: Log, partitions: dict[Partition, Bounds], count: int
+) -> tuple[dict[Partition, int], int]:
+    """The offsets from which a storage topic holds its newest `count` messages, and how many."""
+    if count == 0:
+        return {where: bounds.end for where, bounds in partitions.items()}, 0
+    names = list(partitions)
+    found = [_newest(log, where, partitions[where], count) for where in names]
+    times = np.concatenate([times for times, _ in found])
+    owners = np.repeat(np.arange(len(names)), [len(times) for times, _ in found])
+    # Stable, so that among equal times the later of a partition stays the later.
+    kept = np.sort(np.argsort(times, kind="stable")[-count:])
+    counts = np.bincount(owners[kept], minlength=len(names)).tolist()
+    offsets = {}
+    for where, (_, newest), taken in zip(names, found, counts, strict=True):
+        offsets[where] = int(newest[-taken]) if taken else partitions[where].end
+    return offsets, len(kept)
+
+
+def _newest(log: Log, partition: Partition, bounds: Bounds, count: int) -> tuple[Any, Any]:
+    """Times, made to rise, and offsets of the newest `count` records of a partition."""
+    chunks: list[pa.RecordBatch] = []
+    left, high = count, bounds.end
+    while left > 0 and high > bounds.start:
+        low = max(bounds.start, high - left)
+        found = list(_records(log, partition, low, high))
+        chunks = found + chunks
+        left -= sum(chunk.num_rows for chunk in found)
+        high = low if found else _end_before(log, partition, bounds.start, low)
+    if not chunks:
+        empty = np.array([], np.int64)
+        return empty, empty
+    times = np.concatenate([_times(chunk) for chunk in chunks])
+    offsets = np.concatenate([chunk["offset"].to_numpy() for chunk in chunks])
+    return np.maximum.accumulate(times), offsets
+
+
+def _end_before(log: Log, partition: Partition, start: int, high: int) -> int:
+    """After a gap below `high`: the end of the records before it, found by bisection."""
+    low = start
+    while low < high:
+        middle = (low + high) // 2
+        first = _first(log, partition, middle, high)
+        if first is None:
+            high = middle
+        else:
+            low = int(first["offset"][0].as_py()) + 1
+    return low
+
+
+def _first(log: Log, partition: Partition, start: int, end: int) -> pa.RecordBatch | None:
+    """The first record from `start` on, before `end`."""
+    return next(_records(log, partition, start, end, _PROBE_BYTES), None)
+
+
+def _records(
+    log: Log, partition: Partition, start: int, end: int, bytes_max: int = _READ_BYTES
+) -> Iterator[pa.RecordBatch]:
+    while start < end:
+        chunk = log.read(partition, start, bytes_max, end)
+        if chunk.records.num_rows:
+            yield chunk.records
+        start = chunk.next_offset
+
+
+def _times(records: pa.RecordBatch) -> Any:
+    return records["timestamp"].view(pa.int64()).to_numpy()

@@ -1,0 +1,226 @@
+"""Segments: the files that partitions are made of, and whether what was committed is still there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from tailrace.backend.embedded.reading import EmbeddedLog, SegmentInfo
+from tailrace.errors import CorruptBatch, OutOfRange
+from tailrace.hub import Hub
+from tailrace.log.index import BatchEntry
+from tailrace.message import Partition
+from tailrace.operations.holdings import embedded_log, layout_of, segment_files
+from tailrace.operations.topics import find_topic
+
+BATCHES_SHOWN: Final = 20
+"""How many batches of a segment are shown, the newest ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSummary:
+    """A segment: its offsets, and what it holds. Only the active one grows."""
+
+    partition: str
+    base: int
+    end: int
+    messages: int
+    bytes: int
+    active: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FileSummary:
+    """A file of a segment, and its length, which may exceed what is committed."""
+
+    path: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSummary:
+    """Records that were committed together: which offsets, and which bytes of the file."""
+
+    first: int
+    last: int
+    position: int
+    bytes: int
+    oldest: datetime
+    newest: datetime
+    appended: datetime
+    crc: str
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentDetail:
+    """A segment with its files and its newest batches, `batches` in all."""
+
+    segment: SegmentSummary
+    files: tuple[FileSummary, ...]
+    batches: int
+    newest: tuple[BatchSummary, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DamageReport:
+    """Committed records that can no longer be read."""
+
+    partition: str
+    first: int
+    last: int
+    file: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What was checked, and every damage found in it."""
+
+    partitions: int
+    batches: int
+    messages: int
+    bytes: int
+    damages: tuple[DamageReport, ...]
+
+
+def list_segments(hub: Hub, where: str | None) -> list[SegmentSummary]:
+    """The segments of the hub, of a topic (`orders`) or of a partition (`orders/1.7`)."""
+    log = embedded_log(hub)
+    return [
+        _summary(partition, info)
+        for partition in partitions_in(hub, where)
+        for info in log.segments(partition)
+    ]
+
+
+def show_segment(hub: Hub, partition: Partition, offset: int | None) -> SegmentDetail:
+    """The segment that holds an offset, or the newest one; `OutOfRange` when there is none."""
+    _check_partition(hub, partition)
+    log = embedded_log(hub)
+    segments = log.segments(partition)
+    start, end, _ = log.bounds(partition)
+    at = end - 1 if offset is None else offset
+    holding = [info for info in segments if info.base <= at < info.end_offset]
+    if not holding:
+        raise OutOfRange(str(partition), at if offset is not None else end, start, end)
+    info = holding[-1]
+    batches, count = _newest_batches(log, partition, info)
+    files = segment_files(layout_of(hub), partition, info.base)
+    return SegmentDetail(
+        segment=_summary(partition, info),
+        files=tuple(FileSummary(str(file), file.stat().st_size) for file in files),
+        batches=count,
+        newest=tuple(_batch(entry) for entry in batches),
+    )
+
+
+def verify(
+    hub: Hub, where: str | None, progress: Callable[[int], None] = lambda _bytes: None
+) -> Verification:
+    """Read everything that is committed in the hub, a topic or a partition, and name all damage.
+
+    `progress` is told the number of bytes read so far.
+    """
+    log = embedded_log(hub)
+    partitions = list(partitions_in(hub, where))
+    batches = messages = size = 0
+    damages: list[DamageReport] = []
+    for partition in partitions:
+        for info in log.segments(partition):
+            for entry, damage in _verified(log, partition, info):
+                if entry is not None:
+                    batches += 1
+                    messages += entry.records
+                    size += entry.bytes
+                    progress(size)
+                if damage is not None:
+                    damages.append(damage)
+    return Verification(len(partitions), batches, messages, size, tuple(damages))
+
+
+def partitions_in(hub: Hub, where: str | None) -> Iterator[Partition]:
+    """All partitions of the hub (None), of a topic, or the one partition that is named."""
+    if where is not None and "/" in where:
+        yield _check_partition(hub, Partition.parse(where))
+        return
+    for name in hub.topics() if where is None else [where]:
+        for info in find_topic(hub, name).storage_topics:
+            for number in range(info.partitions):
+                yield Partition(name, info.index, number)
+
+
+def _check_partition(hub: Hub, partition: Partition) -> Partition:
+    topic = find_topic(hub, partition.topic)
+    return topic.view.definition.check_partition(partition)
+
+
+def _verified(
+    log: EmbeddedLog, partition: Partition, info: SegmentInfo
+) -> Iterator[tuple[BatchEntry | None, DamageReport | None]]:
+    """Each batch of a segment with its damage; a damage without a batch is one of the files."""
+    try:
+        for segment, entries in log.entries(partition, info.base):
+            if segment.base != info.base:
+                return
+            damaged = {damage.entry: damage.reason for damage in segment.verify(entries)}
+            for entry in entries:
+                reason = damaged.get(entry)
+                last = entry.base + entry.records - 1
+                file = str(segment.log_path)
+                yield (
+                    entry,
+                    None
+                    if reason is None
+                    else DamageReport(str(partition), entry.base, last, file, reason),
+                )
+    except CorruptBatch as corrupt:
+        yield None, DamageReport(
+            str(partition), corrupt.first, corrupt.last, corrupt.file, corrupt.reason
+        )
+    except OSError as error:
+        file = str(error.filename or "")
+        reason = f"the file cannot be read: {error.strerror}"
+        yield None, DamageReport(str(partition), info.base, info.end_offset - 1, file, reason)
+
+
+def _newest_batches(
+    log: EmbeddedLog, partition: Partition, info: SegmentInfo
+) -> tuple[list[BatchEntry], int]:
+    newest: list[BatchEntry] = []
+    count = 0
+    for segment, entries in log.entries(partition, info.base):
+        if segment.base != info.base:
+            break
+        count += len(entries)
+        newest = (newest + entries)[-BATCHES_SHOWN:]
+    return newest, count
+
+
+def _summary(partition: Partition, info: SegmentInfo) -> SegmentSummary:
+    return SegmentSummary(
+        partition=str(partition),
+        base=info.base,
+        end=info.end_offset,
+        messages=info.records,
+        bytes=info.bytes,
+        active=info.active,
+    )
+
+
+def _batch(entry: BatchEntry) -> BatchSummary:
+    return BatchSummary(
+        first=entry.base,
+        last=entry.base + entry.records - 1,
+        position=entry.position,
+        bytes=entry.bytes,
+        oldest=_time(entry.first_timestamp),
+        newest=_time(entry.last_timestamp),
+        appended=_time(entry.appended_ms),
+        crc=f"{entry.crc:08x}",
+    )
+
+
+def _time(time_ms: int) -> datetime:
+    return datetime.fromtimestamp(time_ms / 1000, UTC)

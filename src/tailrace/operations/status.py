@@ -1,0 +1,103 @@
+"""Is the hub well? Cheap checks only, each with the command or the deed that helps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from tailrace.backend.embedded import EmbeddedBackend
+from tailrace.backend.embedded.reading import SegmentInfo
+from tailrace.errors import BackendUnavailable
+from tailrace.hub import Hub
+from tailrace.message import Partition
+from tailrace.operations.holdings import embedded_log, layout_of, segment_files
+from tailrace.operations.hub_info import HubSummary, file_bytes, hub_info
+from tailrace.operations.segments import partitions_in
+
+DISK_PERCENT_MAX: Final = 95
+DISK_FREE_BYTES_MIN: Final = 10 << 30
+"""A disk is nearly full when it is fuller than the one and has less free than the other."""
+
+WAL_BYTES_MAX: Final = 100 << 20
+"""A write-ahead log beyond this means that something keeps it from starting over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is not well: what it is about, what it is, and what helps."""
+
+    subject: str
+    what: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class HubStatus:
+    """The problems found, none when all is well, and what there is; nothing if it did not open."""
+
+    problems: tuple[Problem, ...]
+    hub: HubSummary | None
+
+    @property
+    def well(self) -> bool:
+        """Whether nothing was found."""
+        return not self.problems
+
+
+def status(hub: Hub) -> HubStatus:
+    """Look at everything that can be seen without reading the records."""
+    info = hub_info(hub)
+    problems = [*_gaps(hub), *_disk(info), *_database(hub, info), *_files(hub)]
+    return HubStatus(tuple(problems), info)
+
+
+def unavailable(path: str, error: BackendUnavailable) -> HubStatus:
+    """The status of a hub that could not be opened in time."""
+    remedy = "look at the process it names; it goes on when that one does"
+    return HubStatus((Problem(f"hub {path}", str(error), remedy),), None)
+
+
+def _gaps(hub: Hub) -> Iterator[Problem]:
+    if isinstance(hub.backend, EmbeddedBackend):
+        for gap in hub.backend.gaps:
+            yield Problem("gap", gap, "push again what the producers still have")
+
+
+def _disk(info: HubSummary) -> Iterator[Problem]:
+    full = info.disk_percent > DISK_PERCENT_MAX
+    if full and info.disk_free_bytes < DISK_FREE_BYTES_MIN:
+        free_mb = info.disk_free_bytes // 1_000_000
+        what = f"{info.disk_percent} % full, {free_mb:,} MB free"
+        yield Problem("disk", what, "free some space, or: tailrace topic delete TOPIC")
+
+
+def _database(hub: Hub, info: HubSummary) -> Iterator[Problem]:
+    if info.wal_bytes > WAL_BYTES_MAX:
+        what = f"hub.db-wal has {info.wal_bytes:,} bytes and should start over long before"
+        yield Problem("database", what, "stop readers that are stuck; the next commit shrinks it")
+    if not layout_of(hub).reserve.exists():
+        what = "hub.reserve was given up on a full disk"
+        yield Problem("reserve", what, "free 16 MiB and more: the next push makes it again")
+
+
+def _files(hub: Hub) -> Iterator[Problem]:
+    log = embedded_log(hub)
+    for partition in partitions_in(hub, None):
+        for info in log.segments(partition):
+            if problem := _file(hub, partition, info):
+                yield problem
+
+
+def _file(hub: Hub, partition: Partition, info: SegmentInfo) -> Problem | None:
+    files = segment_files(layout_of(hub), partition, info.base)
+    records = [file for file in files if file.suffix == ".log"]
+    remedy = f"tailrace segment verify {partition}"
+    if not records:
+        what = f"the file of segment {info.base} is gone"
+        return Problem(f"partition {partition}", what, remedy)
+    missing_bytes = info.bytes - max(map(file_bytes, records))
+    if missing_bytes > 0:
+        what = f"{records[0].name} ends {missing_bytes:,} bytes early"
+        return Problem(f"partition {partition}", what, remedy)
+    return None
