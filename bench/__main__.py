@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench import append, durable, growth, machine, push, read, startup
-from bench.measure import FULL, NORMAL, QUICK, Scale
-from bench.report import Row, render
+from bench.measure import FULL, NORMAL, QUICK, Scale, say
+from bench.report import Row, render, summary
 
 RESULTS = Path(__file__).with_name("results.md")
 GROUPS: dict[str, Callable[[Scale], list[Row]]] = {
@@ -31,7 +31,11 @@ def main(arguments: Sequence[str]) -> int:
     chosen = _parse(arguments)
     scale: Scale = chosen.scale
     facts = machine.facts()
-    rows = [row for name in chosen.only or GROUPS for row in GROUPS[name](scale)]
+    rows = []
+    for name in chosen.only or GROUPS:
+        for row in GROUPS[name](scale):
+            rows.append(row)
+            say(summary(row))
     page = render(facts, rows)
     print(page)
     if not chosen.only and scale is not QUICK:

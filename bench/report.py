@@ -94,6 +94,17 @@ def render(machine: Sequence[str], rows: Sequence[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def summary(row: Row) -> str:
+    """A row in one line, for whoever watches the run."""
+    verdicts = [
+        f"{goal.what} {_figure(goal.measured, goal.unit)}, "
+        f"goal {goal.sense.value} {_figure(goal.wanted, goal.unit)}: "
+        f"{'reached' if goal.reached else 'NOT REACHED'}"
+        for goal in row.goals
+    ]
+    return "; ".join([row.work, *row.figures, *verdicts, *row.missing])
+
+
 def _lines(row: Row) -> list[str]:
     measured = "<br>".join(row.figures)
     if not row.goals:

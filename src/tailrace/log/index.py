@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tailrace.log.disk import Disk
+from tailrace.log.disk import Buffer, Disk
 
 MAGIC = b"TRIX"
 _HEADER = struct.Struct(">4sIqI")
@@ -63,21 +63,29 @@ class BatchEntry(NamedTuple):
 
 
 class DamagedIndex(ValueError):
-    """An `.index` file is not as it was written."""
+    """An `.index` file is not as it was written; where it is again, `next_offset` begins."""
+
+    def __init__(self, reason: str, next_offset: int | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.next_offset = next_offset
 
 
 class _Block(NamedTuple):
     first_offset: int
     position: int
-    entries: int
-    crc: int
+    bytes: int
 
 
 def encode_block(entries: Sequence[BatchEntry]) -> bytes:
     """The bytes of one block."""
     rows = np.array([(*entry, 0) for entry in entries], dtype=ENTRY).tobytes()
     header = _HEADER.pack(MAGIC, len(entries), entries[0].base, 0)
-    return header + _CHECKSUM.pack(zlib.crc32(rows, zlib.crc32(header))) + rows
+    return header + _CHECKSUM.pack(_checksum(header, rows)) + rows
+
+
+def _checksum(header: Buffer, rows: Buffer) -> int:
+    return zlib.crc32(rows, zlib.crc32(header))
 
 
 class IndexReader:
@@ -93,10 +101,10 @@ class IndexReader:
     def entries(self, descriptor: int, index_bytes: int, offset: int) -> list[BatchEntry]:
         """Entries from the one that holds `offset`, or the next, to the end of its block.
 
-        None past the last.
-        `index_bytes` is the committed length. Raises `DamagedIndex`.
+        None past the last. `index_bytes` is the committed length. `DamagedIndex` where damage
+        hides the answer: what lies before it is still found.
         """
-        self._walk(descriptor, index_bytes)
+        damage = self._walk(descriptor, index_bytes)
         number = max(
             0, bisect_right(self._blocks, offset, key=lambda block: block.first_offset) - 1
         )
@@ -106,28 +114,37 @@ class IndexReader:
             if first < len(rows):
                 return [BatchEntry(*row[:-1]) for row in rows[first:].tolist()]
             number += 1
+        if damage is not None:
+            raise damage
         return []
 
-    def _walk(self, descriptor: int, index_bytes: int) -> None:
+    def _walk(self, descriptor: int, index_bytes: int) -> DamagedIndex | None:
         while self._walked_bytes < index_bytes:
             position = self._walked_bytes
             header = self._disk.read(descriptor, _HEADER.size, position)
             if len(header) < _HEADER.size:
-                raise DamagedIndex(f"it ends at {position + len(header)}, not at {index_bytes}")
-            magic, count, first_offset, crc, _ = _HEADER.unpack(header)
-            if magic != MAGIC:
-                raise DamagedIndex(f"no block begins at byte {position}")
-            self._blocks.append(_Block(first_offset, position, count, crc))
-            self._walked_bytes += _HEADER.size + count * ENTRY.itemsize
+                return DamagedIndex(f"it ends at {position + len(header)}, not at {index_bytes}")
+            magic, count, first_offset, _ = _HEADER.unpack(header)
+            block = _Block(first_offset, position, _HEAD_BYTES + count * ENTRY.itemsize)
+            if magic != MAGIC or position + block.bytes > index_bytes:
+                return DamagedIndex(f"no block begins at byte {position}")
+            self._blocks.append(block)
+            self._walked_bytes += block.bytes
+        return None
 
     def _rows(self, descriptor: int, number: int) -> npt.NDArray[np.void]:
         if self._held is not None and self._held[0] == number:
             return self._held[1]
         block = self._blocks[number]
-        size = block.entries * ENTRY.itemsize
-        data = self._disk.read(descriptor, size, block.position + _HEADER.size)
-        if len(data) != size or zlib.crc32(data) != block.crc:
-            raise DamagedIndex(f"the block at byte {block.position} fails its checksum")
-        rows = np.frombuffer(data, dtype=ENTRY)
-        self._held = (number, rows)
-        return rows
+        data = memoryview(self._disk.read(descriptor, block.bytes, block.position))
+        header, checksum, rows = (
+            data[: _HEADER.size],
+            data[_HEADER.size : _HEAD_BYTES],
+            data[_HEAD_BYTES:],
+        )
+        if len(data) != block.bytes or _CHECKSUM.pack(_checksum(header, rows)) != checksum:
+            behind = [next_block.first_offset for next_block in self._blocks[number + 1 :][:1]]
+            raise DamagedIndex(f"the block at byte {block.position} fails its checksum", *behind)
+        found = np.frombuffer(rows, dtype=ENTRY)
+        self._held = (number, found)
+        return found

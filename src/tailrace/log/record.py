@@ -105,6 +105,13 @@ class Encoded:
         """How many records."""
         return len(self.positions)
 
+    @property
+    def timestamps(self) -> npt.NDArray[np.int64]:
+        """The timestamp of each record."""
+        if self.first_timestamp == self.last_timestamp:
+            return np.full(self.count, self.first_timestamp)
+        return _at_every_byte(self.data)[self.positions + 12].astype(np.int64)
+
     def stamp(self, base_offset: int) -> memoryview:
         """Write the offsets `base_offset`, `base_offset + 1`, … into `data`, which it returns.
 
@@ -120,9 +127,13 @@ class Encoded:
         if (self.positions == np.arange(0, step * count, step)).all():
             np.ndarray(count, ">i8", self.data, strides=(step,))[:] = offsets
         else:
-            # A view of eight bytes at every byte: scattering into it writes all offsets at once.
-            np.ndarray(len(self.data) - 7, ">i8", self.data, strides=(1,))[self.positions] = offsets
+            _at_every_byte(self.data)[self.positions] = offsets
         return self.data
+
+
+def _at_every_byte(data: memoryview) -> npt.NDArray[np.int64]:
+    """The 8-byte number at every position, so that many are read or written by one index."""
+    return np.ndarray(len(data) - 7, ">i8", data, strides=(1,))
 
 
 def encode_records(records: Sequence[Record]) -> Encoded:

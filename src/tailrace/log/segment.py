@@ -25,7 +25,7 @@ import pyarrow as pa
 from tailrace.log.columns import decode
 from tailrace.log.disk import Buffer, Disk
 from tailrace.log.index import BatchEntry, IndexReader, encode_block
-from tailrace.log.record import DamagedRecord
+from tailrace.log.record import DamagedRecord, Positions
 
 POSITION_BYTES = 4
 SEGMENT_BYTES_MAX = 2**32 - 1
@@ -53,6 +53,7 @@ class Segment:
         self._disk = disk
         self._descriptors: dict[str, int] = {}
         self._opening = threading.Lock()
+        self._walking = threading.Lock()
         self._index = IndexReader(disk)
 
     @property
@@ -60,28 +61,20 @@ class Segment:
         """Where the records are."""
         return self.directory / f"{segment_name(self.base)}.log"
 
-    def create(self) -> bool:
-        """Make the files where they are missing; True when any was, so the directory is to be
-        synced."""
-        created = False
-        for ending in (".log", ".positions"):
-            created |= self._open(ending, os.O_CREAT)
-        return created
+    def create(self) -> None:
+        """Make the log file where it is missing. Its name lasts once the directory is synced."""
+        self._descriptor(".log", os.O_CREAT)
 
     def log_bytes(self) -> int:
         """The length of the log file, committed or not."""
         return os.fstat(self._descriptor(".log")).st_size
 
-    def write(
-        self,
-        entry: BatchEntry,
-        data: Buffer,
-        positions: np.ndarray[tuple[int], np.dtype[np.uint32]],
-    ) -> None:
+    def write(self, entry: BatchEntry, data: Buffer, positions: Positions) -> None:
         """Write a batch where its entry says. It exists only once the entry is committed."""
         self._disk.write(self._descriptor(".log"), data, entry.position)
         absolute = (positions + np.uint32(entry.position)).astype(">u4").tobytes()
-        self._disk.write(self._descriptor(".positions"), absolute, entry.ordinal * POSITION_BYTES)
+        descriptor = self._descriptor(".positions", os.O_CREAT)
+        self._disk.write(descriptor, absolute, entry.ordinal * POSITION_BYTES)
 
     def sync(self) -> None:
         """Return when the records are on the device."""
@@ -89,11 +82,12 @@ class Segment:
 
     def sync_positions(self) -> None:
         """Return when the positions are on the device; worth it once, when the segment is full."""
-        self._disk.sync(self._descriptor(".positions"))
+        self._disk.sync(self._descriptor(".positions", os.O_CREAT))
 
     def sync_index(self) -> None:
-        """Return when the folded entries are on the device."""
+        """Return when the folded entries, and the name of their file, are on the device."""
         self._disk.sync(self._descriptor(".index"))
+        self._disk.sync_directory(self.directory)
 
     def read(self, entries: Sequence[BatchEntry]) -> tuple[pa.RecordBatch | None, Damage | None]:
         """The records of neighbouring batches up to the first damaged one, which is named."""
@@ -105,13 +99,8 @@ class Segment:
             return None, damage
         last = entries[good - 1]
         count = last.ordinal + last.records - first.ordinal
-        raw = self._disk.read(
-            self._descriptor(".positions"), count * POSITION_BYTES, first.ordinal * POSITION_BYTES
-        )
-        positions = None
-        if len(raw) == count * POSITION_BYTES:
-            positions = (np.frombuffer(raw, ">u4") - first.position).astype(np.uint32)
         end = last.position + last.bytes - first.position
+        positions = self._positions(first, count)
         try:
             return decode(data if end == len(data) else data[:end], positions), damage
         except DamagedRecord as damaged:
@@ -121,7 +110,10 @@ class Segment:
         """Every damaged batch among neighbouring ones."""
         damages = []
         for entry in entries:
-            _, damage = self.read([entry])
+            try:
+                _, damage = self.read([entry])
+            except FileNotFoundError:
+                damage = Damage(entry, "the file is gone")
             if damage is not None:
                 damages.append(damage)
         return damages
@@ -129,17 +121,27 @@ class Segment:
     def fold(self, entries: Sequence[BatchEntry], index_bytes: int) -> int:
         """Write entries behind the first `index_bytes` of the index and return its new length."""
         block = encode_block(entries)
-        if self._open(".index", os.O_CREAT):
-            self._disk.sync_directory(self.directory)
-        self._disk.write(self._descriptor(".index"), block, index_bytes)
+        self._disk.write(self._descriptor(".index", os.O_CREAT), block, index_bytes)
         return index_bytes + len(block)
 
     def folded(self, index_bytes: int, offset: int) -> list[BatchEntry]:
         """Folded entries from the one that holds `offset` on, as many as one block has; [] past
         the last."""
-        with self._opening:
-            descriptor = self._descriptor(".index")
+        descriptor = self._descriptor(".index")
+        with self._walking:
             return self._index.entries(descriptor, index_bytes, offset)
+
+    def _positions(self, first: BatchEntry, count: int) -> Positions | None:
+        """Where `count` records begin, counted from the first batch, if that is kept."""
+        try:
+            descriptor = self._descriptor(".positions")
+        except FileNotFoundError:
+            return None
+        size = count * POSITION_BYTES
+        raw = self._disk.read(descriptor, size, first.ordinal * POSITION_BYTES)
+        if len(raw) < size:
+            return None
+        return (np.frombuffer(raw, ">u4") - np.uint32(first.position)).astype(np.uint32)
 
     def _verified(self, data: bytes, entries: Sequence[BatchEntry]) -> tuple[int, Damage | None]:
         view = memoryview(data)
@@ -155,20 +157,16 @@ class Segment:
                 return number, Damage(entry, "the checksum does not match")
         return len(entries), None
 
-    def _descriptor(self, ending: str) -> int:
+    def _descriptor(self, ending: str, flags: int = 0) -> int:
         descriptor = self._descriptors.get(ending)
         if descriptor is None:
-            self._open(ending, 0)
-            descriptor = self._descriptors[ending]
+            path = self.directory / (segment_name(self.base) + ending)
+            with self._opening:
+                if ending not in self._descriptors:
+                    flags |= os.O_RDWR | os.O_CLOEXEC
+                    self._descriptors[ending] = os.open(path, flags, 0o644)
+                descriptor = self._descriptors[ending]
         return descriptor
-
-    def _open(self, ending: str, flags: int) -> bool:
-        if ending in self._descriptors:
-            return False
-        path = self.directory / (segment_name(self.base) + ending)
-        created = bool(flags & os.O_CREAT) and not path.exists()
-        self._descriptors[ending] = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o644)
-        return created
 
     def __del__(self) -> None:
         for descriptor in self._descriptors.values():

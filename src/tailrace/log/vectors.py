@@ -138,6 +138,13 @@ def decode_columns(data: Buffer, positions: Positions) -> pa.RecordBatch | None:
     )
 
 
+def records_column(encoded: Encoded) -> Column:
+    """A binary column whose rows are whole records, over the same bytes."""
+    offsets = np.append(encoded.positions, np.uint32(len(encoded.data)))
+    buffers = [None, pa.py_buffer(offsets.data), pa.py_buffer(encoded.data)]
+    return pa.Array.from_buffers(pa.binary(), encoded.count, buffers)
+
+
 def refuse_nulls(name: str, column: Column) -> None:
     """`InvalidValue` naming the first row in which the column is null."""
     if column.null_count:

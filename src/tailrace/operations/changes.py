@@ -1,4 +1,4 @@
-"""Changes of a topic that cannot be undone, each as a plan to look at and a function that does it."""
+"""Changes of a topic that cannot be undone, each as a plan to look at and as the deed."""
 
 from __future__ import annotations
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -31,13 +32,15 @@ class Extreme(Enum):
     LATEST = "latest"
 
 
-class Last(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Last:
     """Before the newest so many messages of a topic."""
 
     count: int
 
 
-class Moment(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Moment:
     """Before the first message of each partition that has this time or a later one."""
 
     time_ms: int
@@ -179,6 +182,8 @@ def _records(
         chunk = log.read(partition, start, bytes_max, end)
         if chunk.records.num_rows:
             yield chunk.records
+        if chunk.next_offset <= start:
+            return
         start = chunk.next_offset
 
 

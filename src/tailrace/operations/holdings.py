@@ -60,5 +60,6 @@ def held_in(hub: Hub, partition: Partition) -> Held:
 
 def segment_files(layout: Layout, partition: Partition, base: int) -> list[Path]:
     """The files of a segment that are there: records, positions, index."""
-    directories = (layout.topics / partition.topic).glob(f"{partition.storage}.{partition.number}-*")
+    pattern = f"{partition.storage}.{partition.number}-*"
+    directories = (layout.topics / partition.topic).glob(pattern)
     return sorted(file for each in directories for file in each.glob(f"{segment_name(base)}.*"))

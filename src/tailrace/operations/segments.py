@@ -1,4 +1,4 @@
-"""Segments: the files that partitions are made of, and whether what was committed is still there."""
+"""Segments: the files that partitions are made of, and whether all that was committed is there."""
 
 from __future__ import annotations
 
@@ -176,8 +176,9 @@ def _verified(
                     else DamageReport(str(partition), entry.base, last, file, reason),
                 )
     except CorruptBatch as corrupt:
-        yield None, DamageReport(
-            str(partition), corrupt.first, corrupt.last, corrupt.file, corrupt.reason
+        yield (
+            None,
+            DamageReport(str(partition), corrupt.first, corrupt.last, corrupt.file, corrupt.reason),
         )
     except OSError as error:
         file = str(error.filename or "")

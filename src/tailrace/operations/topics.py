@@ -184,9 +184,7 @@ def _summary(hub: Hub, topic: Topic[Any]) -> TopicSummary:
     )
 
 
-def _storage(
-    hub: Hub, topic: Topic[Any], info: StorageTopicInfo, pointer: int
-) -> StorageSummary:
+def _storage(hub: Hub, topic: Topic[Any], info: StorageTopicInfo, pointer: int) -> StorageSummary:
     holds = tuple(_partition(hub, topic, info, number) for number in range(info.partitions))
     return StorageSummary(
         index=info.index,

@@ -24,6 +24,8 @@ PARTITIONS_MAX = 10_000
 """The most partitions of a storage topic, and the most shards."""
 
 _SCAN = 1 << 18
+_PROBES = 1 << 12
+_GOLDEN = 0x9E3779B1
 
 Stream: TypeAlias = tuple[int, int]
 
@@ -174,7 +176,10 @@ def _agree(kind: RouterKind, one: Shape, other: Shape, shards: int) -> bool:
 
 
 def _some_key_moves(kind: RouterKind, one: Shape, other: Shape, shards: int) -> bool:
-    """Look for a hash whose shards differ: through all of them until the pattern repeats."""
+    """Look for a hash whose shards differ: first here and there, then up to where all repeats."""
+    scattered = np.arange(_PROBES) * _GOLDEN % HASHES
+    if _moved(kind, one, other, shards, scattered).any():
+        return True
     end = min(HASHES, lcm(one.partitions * one.k, other.partitions * other.k))
     return any(
         _moved(kind, one, other, shards, np.arange(start, min(start + _SCAN, end))).any()
@@ -201,7 +206,8 @@ def _moved(
         _shards(route(kind, hashes, shape.partitions, shape.k), shape.partitions, shards)
         for shape in (one, other)
     )
-    return before != after
+    moved: npt.NDArray[np.bool_] = before != after
+    return moved
 
 
 def _shards(partition: Hashes, partitions: int, shards: int) -> Hashes:

@@ -104,8 +104,11 @@ def hash_keys(keys: pa.Array[Any]) -> Hashes:
 def _hash_rows(
     data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int32], lengths: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.uint32]:
-    """`murmur2` of many keys, word by word: the rows with most words come first, so that those
-    still at it are a prefix. The few with very many words end up in the plain loop."""
+    """`murmur2` of many keys, word by word.
+
+    The rows with most words come first, so that those which have another are a prefix; when these
+    are few, or their words very many, the plain loop takes over.
+    """
     # Numbers of 16 bits are sorted by radix, several times faster than wider ones.
     words = np.minimum(lengths >> 2, _WORDS_MAX).astype(np.uint16)
     order = np.argsort(_WORDS_MAX - words, kind="stable")
@@ -114,7 +117,7 @@ def _hash_rows(
     m = np.uint32(_M)
     h = lengths.astype(np.uint32) ^ np.uint32(_SEED)
     active = 0
-    for index, ended in enumerate(np.cumsum(np.bincount(words)).tolist()):
+    for index, ended in enumerate(np.cumsum(np.bincount(words)[:_WORDS_MAX]).tolist()):
         active = len(words) - ended
         if active < _FEW:
             break
@@ -123,8 +126,9 @@ def _hash_rows(
         h[:active] = h[:active] * m ^ word * m
     tail_bits = (lengths & 3).astype(np.uint32) << 3
     tails = at[starts + (lengths & ~3)] & ((np.uint32(1) << tail_bits) - np.uint32(1))
-    h = np.where(tail_bits > 0, (h ^ tails) * m, h)
-    h = (h ^ h >> 13) * m
+    np.multiply(h ^ tails, m, out=h, where=tail_bits > 0)
+    h ^= h >> 13
+    h *= m
     h ^= h >> 15
     for row in range(active):
         h[row] = murmur2(data[starts[row] : starts[row] + lengths[row]].tobytes())

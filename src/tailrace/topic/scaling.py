@@ -97,7 +97,8 @@ def _consequences(
     else:
         counts = ", ".join(map(str, shards[:-1]))
         yield "shards", f"no key changes its shard where there are {counts} or {shards[-1]}"
-    yield "wait", f"up to {waiting:,} messages of storage {now.pointer} are read before those of storage {scaled.pointer}"
+    wait = f"up to {waiting:,} messages of storage {now.pointer}"
+    yield "wait", f"{wait} are read before those of storage {scaled.pointer}"
     for storage in range(now.pointer + 1, scaled.pointer):
         yield "skip", f"storage {storage}, added and never switched to, stays empty"
     yield "undo", f"none; scaling back adds storage {scaled.pointer + 1}"

@@ -207,7 +207,7 @@ def _prepare(
             layout.keep_reserve()
             opening.create(database.writer, sync or "batch", boot, now_ms)
             disk.sync_directory(layout.directory)
-        gaps = opening.begin_incarnation(database.writer, layout, disk, boot)
+        gaps = opening.begin_incarnation(database.writer, layout, disk, boot, now_ms)
         info = opening.read_info(database.writer, layout.directory)
         assert info is not None
         opening.check_sync(sync, info.sync)

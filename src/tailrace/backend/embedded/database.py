@@ -148,25 +148,21 @@ class Database:
             time.sleep(0.001)
 
     def checkpoint_if_due(self) -> None:
-        """Move the WAL into the database where it has grown. The caller holds the commit lock."""
+        """Move the WAL into the database where it has grown. The caller holds the commit lock.
+
+        An `apsw.Error` leaves the WAL, and all that is committed, as it was.
+        """
         if self._wal_bytes < self._due_bytes:
             return
         self._due_bytes = self._wal_bytes + CHECKPOINT_BYTES
         if self._wal_bytes < RESTART_BYTES:
-            self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
+            self.writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             return
         self._pause[0] = 1
         try:
-            self._checkpoint(apsw.SQLITE_CHECKPOINT_RESTART)
+            self.writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
         finally:
             self._pause[0] = 0
-
-    def _checkpoint(self, mode: int) -> None:
-        try:
-            self.writer.wal_checkpoint(mode=mode)
-        except (apsw.BusyError, apsw.FullError, apsw.IOError):
-            # The WAL stays as it is and the commit stands; the next commit tries again.
-            return
 
     def close(self) -> None:
         """Close every connection."""

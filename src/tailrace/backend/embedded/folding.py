@@ -44,19 +44,19 @@ def _fold(
 ) -> None:
     rows = select(
         parts.database.writer,
-        "SELECT * FROM entries WHERE partition = ? ORDER BY base LIMIT ?",
+        "SELECT e.*, s.index_bytes FROM entries e JOIN segments s"
+        " ON s.partition = e.partition AND s.base = e.segment"
+        " WHERE e.partition = ? ORDER BY e.base LIMIT ?",
         (number, FOLD_COUNT),
     )
-    base = rows[0][-1]
-    entries = [BatchEntry(*row[1:-1]) for row in rows if row[-1] == base]
-    ((index_bytes,),) = select(
-        parts.database.writer,
-        "SELECT index_bytes FROM segments WHERE partition = ? AND base = ?",
-        (number, base),
-    )
+    if not rows:  # deleted a moment ago
+        return
+    base, index_bytes = rows[0][-2:]
+    entries = [BatchEntry(*row[1:-2]) for row in rows if row[-2] == base]
     segment = parts.segments.get(partition, number, base)
     folded_bytes = segment.fold(entries, index_bytes)
-    publisher.sync((segment.sync_index,))
+    # The records too: after a crash only those with entries in hub.db are looked at.
+    publisher.sync((segment.sync, segment.sync_index))
     parts.reach("fold-written")
 
     def fold(connection: apsw.Connection) -> None:

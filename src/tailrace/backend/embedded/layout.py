@@ -103,8 +103,11 @@ class Layout:
 
     def keep_reserve(self) -> None:
         """Make the reserve where it is missing; `DiskFull` where there is no room for it."""
-        if os.path.exists(self._reserve):
-            return
+        try:
+            if os.stat(self._reserve).st_size == RESERVE_BYTES:
+                return
+        except FileNotFoundError:
+            pass
         try:
             with self.reserve.open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, RESERVE_BYTES)

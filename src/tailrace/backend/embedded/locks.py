@@ -71,7 +71,7 @@ class Locks:
         """Take the lock of the partition with this number, or raise `BackendUnavailable` with its
         holder."""
         self._take(slot, deadline, what)
-        os.pwrite(self._partitions, self._pid, slot * _SLOT_BYTES)
+        self._sign(slot)
 
     def unlock_partition(self, slot: int) -> None:
         """Release it."""
@@ -80,7 +80,7 @@ class Locks:
     def lock_commit(self, deadline: float) -> None:
         """Take the commit lock, or raise `BackendUnavailable` with its holder."""
         self._take(_COMMIT, deadline, "the commit lock")
-        os.pwrite(self._commit, self._pid, 0)
+        self._sign(_COMMIT)
 
     def unlock_commit(self) -> None:
         """Release it."""
@@ -120,6 +120,17 @@ class Locks:
                 return False
             raise
         return True
+
+    def _sign(self, slot: int) -> None:
+        """Write the holder's pid; a lock that cannot be signed (the disk is full) is not kept."""
+        try:
+            if slot == _COMMIT:
+                os.pwrite(self._commit, self._pid, 0)
+            else:
+                os.pwrite(self._partitions, self._pid, slot * _SLOT_BYTES)
+        except OSError:
+            self._release(slot)
+            raise
 
     def _release(self, slot: int) -> None:
         if slot == _COMMIT:

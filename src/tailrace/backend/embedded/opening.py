@@ -99,7 +99,7 @@ def check_sync(asked: str | None, stored: str | None = None) -> None:
 
 
 def begin_incarnation(
-    connection: apsw.Connection, layout: Layout, disk: Disk, boot: str
+    connection: apsw.Connection, layout: Layout, disk: Disk, boot: str, now_ms: int
 ) -> list[str]:
     """After a restart of the machine, start a new incarnation; returns the gaps found, in words.
 
@@ -114,13 +114,15 @@ def begin_incarnation(
     ((sync,),) = select(connection, "SELECT value FROM meta WHERE name = 'sync'")
     gaps = _drop_lost_batches(connection, layout, disk) if sync == "none" else []
     connection.execute(
-        "UPDATE partitions SET segment = NULL, next_offset = (end_offset / ?1 + 1) * ?1"
-        " WHERE sealed = 0 AND next_offset > 0",
-        (INCARNATION_OFFSETS,),
+        "UPDATE segments SET (end_offset, bytes, records, appended_ms) ="
+        " (SELECT p.end_offset, p.bytes, p.records, ? FROM partitions p WHERE p.id = partition)"
+        " WHERE end_offset IS NULL",
+        (now_ms,),
     )
     connection.execute(
-        "UPDATE segments SET end_offset = (SELECT end_offset FROM partitions WHERE id = partition)"
-        " WHERE end_offset IS NULL"
+        "UPDATE partitions SET segment = NULL, next_offset = (next_offset / ?1 + 1) * ?1"
+        " WHERE sealed = 0",
+        (INCARNATION_OFFSETS,),
     )
     connection.execute("UPDATE meta SET value = value + 1 WHERE name = 'incarnation'")
     connection.execute(
@@ -147,17 +149,13 @@ def _drop_lost_batches(connection: apsw.Connection, layout: Layout, disk: Disk) 
         partition = Partition(topic, storage, place)
         entry = BatchEntry(*columns)
         segment = Segment(layout.partition(partition, number), base, disk)
-        try:
-            damages = segment.verify([entry])
-        except FileNotFoundError:
-            reason = "the file is gone"
-        else:
-            if not damages:
-                continue
-            reason = damages[0].reason
+        damages = segment.verify([entry])
+        if not damages:
+            continue
         last = entry.base + entry.records - 1
         gaps.append(
-            f"{partition}@{entry.base} to @{last} did not survive the machine's crash: {reason}"
+            f"{partition}@{entry.base} to @{last} did not survive the machine's crash:"
+            f" {damages[0].reason}"
         )
         connection.execute(
             "DELETE FROM entries WHERE partition = ? AND base = ?", (number, entry.base)

@@ -104,6 +104,14 @@ class Publisher:
             _roll_back(writer)
             self._settle(error, happened)
 
+    def checkpoint_if_due(self) -> None:
+        """Move the WAL into the database where it has grown. What is committed stands anyway."""
+        try:
+            self._parts.database.checkpoint_if_due()
+        except apsw.Error as error:
+            # The WAL stays as it is and the next commit tries again, unless a sync failed.
+            self.unavailable(error)
+
     def _settle(self, error: apsw.Error, happened: Callable[[apsw.Connection], bool]) -> None:
         """After a COMMIT that raised: return if it happened, raise if not or if nobody can tell."""
         writer = self._parts.database.writer

@@ -75,19 +75,19 @@ class EmbeddedLog:
         self, partition: Partition, start: int, bytes_max: int, end: int | None = None
     ) -> Chunk:
         """Committed records from `start` on, before `end`; see the contract."""
+        missing = None
         for _ in range(_LOOKS_MAX):
-            with self._database().look() as connection:
-                found = self._find(connection, partition, start, bytes_max, end)
-            if found.segment is None:
-                return Chunk(_EMPTY[0], found.next_offset)
             try:
+                with self._database().look() as connection:
+                    found = self._find(connection, partition, start, bytes_max, end)
+                if found.segment is None:
+                    return Chunk(_EMPTY[0], found.next_offset)
                 return self._decode(partition, found, start, end)
-            except FileNotFoundError:
+            except FileNotFoundError as error:
                 # The segment was replaced or expired between the look and the read: look again.
+                missing = error.filename
                 self._segments().clear()
-        raise CorruptBatch(
-            str(partition), start, start, str(self._layout.topics), "its segment file is missing"
-        )
+        raise CorruptBatch(str(partition), start, start, str(missing), "the file is gone")
 
     def segments(self, partition: Partition) -> list[SegmentInfo]:
         """The segments of a partition, oldest first."""
@@ -124,13 +124,26 @@ class EmbeddedLog:
             yield found.segment, found.entries
             start = found.entries[-1].base + found.entries[-1].records
 
-    def verify(self, partition: Partition) -> Iterator[tuple[BatchEntry, CorruptBatch | None]]:
-        """Every batch of the partition with its damage, if any."""
-        for segment, entries in self.entries(partition):
-            damaged = {damage.entry: damage for damage in segment.verify(entries)}
-            for entry in entries:
-                damage = damaged.get(entry)
-                yield entry, None if damage is None else _corrupt(partition, segment, damage)
+    def verify(
+        self, partition: Partition
+    ) -> Iterator[tuple[BatchEntry | None, CorruptBatch | None]]:
+        """Every batch of the partition with its damage, if any.
+
+        Damage without a batch is that of an index, which hides what batches there were.
+        """
+        start = 0
+        while True:
+            try:
+                for segment, entries in self.entries(partition, start):
+                    damaged = {damage.entry: damage for damage in segment.verify(entries)}
+                    for entry in entries:
+                        found = damaged.get(entry)
+                        yield entry, None if found is None else _corrupt(partition, segment, found)
+                    start = entries[-1].base + entries[-1].records
+                return
+            except CorruptBatch as hidden:
+                yield None, hidden
+                start = hidden.last + 1
 
     def _row(self, connection: apsw.Connection, partition: Partition) -> tuple[int, int, int, int]:
         row: tuple[int, int, int, int] | None = connection.execute(
@@ -186,8 +199,9 @@ class EmbeddedLog:
             try:
                 folded = segment.folded(index_bytes, start)
             except DamagedIndex as damage:
+                end = damage.next_offset or _folded_end(connection, number, segment.base)
                 file = str(segment.log_path.with_suffix(".index"))
-                raise CorruptBatch(str(partition), start, start, file, str(damage)) from damage
+                raise CorruptBatch(str(partition), start, end - 1, file, damage.reason) from damage
             if folded:
                 return folded
         rows = select(
@@ -215,6 +229,18 @@ class EmbeddedLog:
             records = records.slice(begin, stop - begin)
             next_offset = next_offset if end is None else min(next_offset, end)
         return Chunk(records, next_offset)
+
+
+def _folded_end(connection: apsw.Connection, number: int, base: int) -> int:
+    """The first offset of a segment, or after it, whose entry is not in its index."""
+    ((end,),) = select(
+        connection,
+        "SELECT coalesce((SELECT min(base) FROM entries WHERE partition = ?1 AND segment = ?2),"
+        " (SELECT end_offset FROM segments WHERE partition = ?1 AND base = ?2),"
+        " (SELECT end_offset FROM partitions WHERE id = ?1))",
+        (number, base),
+    )
+    return int(end)
 
 
 def _segment_at(connection: apsw.Connection, number: int, offset: int) -> int | None:

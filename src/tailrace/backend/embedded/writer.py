@@ -14,6 +14,8 @@ of such frames, and the tails are read again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
 
 import apsw
 
@@ -32,6 +34,9 @@ from tailrace.backend.embedded.publisher import Parts, Publisher, touch
 from tailrace.errors import Error, Sealed, UnknownTopic
 from tailrace.log.segment import Segment
 from tailrace.message import Partition, Range
+
+_HUB_DEPTH = 3
+"""A partition's directory is `topics/ORDERS/1.7-42` in the hub's."""
 
 
 class Writer:
@@ -160,6 +165,7 @@ class Writer:
         """Make the files that are missing; True when any holds bytes behind its committed end."""
         found = False
         seen: set[tuple[int, int]] = set()
+        directories: set[Path] = set()
         for work, placements in placed.items():
             for (partition, _), placement in zip(work.appends, placements, strict=True):
                 key = (placement.after.number, placement.segment)
@@ -168,24 +174,19 @@ class Writer:
                 seen.add(key)
                 segment = self._segment(partition, placement)
                 if placement.rolls:
-                    self._make_files(segment)
+                    segment.directory.mkdir(parents=True, exist_ok=True)
+                    segment.create()
+                    directories.add(segment.directory)
+                    if placement.before.segment is None:
+                        directories.update(segment.directory.parents[:_HUB_DEPTH])
                 found |= segment.log_bytes() > placement.entry.position
+        # Synced also where they exist: whoever made them may have been killed before its sync.
+        disk = self._parts.disk
+        self._publisher.sync(partial(disk.sync_directory, path) for path in directories)
         return found
 
     def _segment(self, partition: Partition, placement: Placement) -> Segment:
         return self._parts.segments.get(partition, placement.after.number, placement.segment)
-
-    def _make_files(self, segment: Segment) -> None:
-        parts = self._parts
-        new_directories = []
-        directory = segment.directory
-        while not directory.exists():
-            new_directories.append(directory)
-            directory = directory.parent
-        segment.directory.mkdir(parents=True, exist_ok=True)
-        if segment.create():
-            for made in (segment.directory, *(path.parent for path in new_directories)):
-                parts.disk.sync_directory(made)
 
     def _write(self, placed: dict[Work, list[Placement]]) -> None:
         parts = self._parts
@@ -238,10 +239,10 @@ class Writer:
             parts.reach("commit-locked")
             self._publisher.commit(
                 lambda writer: self._apply(writer, waiting, placed, done, again),
-                lambda writer: _landed(writer, placed),
+                lambda writer: _landed(writer, [placed[work] for work in done if work.appends]),
             )
             parts.reach("committed")
-            parts.database.checkpoint_if_due()
+            self._publisher.checkpoint_if_due()
         finally:
             parts.locks.unlock_commit()
         if done:
@@ -300,10 +301,10 @@ class _Moved(Exception):
     """The partition is not where it was a moment ago; look again and repeat."""
 
 
-def _landed(connection: apsw.Connection, placed: dict[Work, list[Placement]]) -> bool:
-    """Whether the appends of a group are committed."""
-    last = next((placements[-1] for placements in placed.values() if placements), None)
-    if last is None:
+def _landed(connection: apsw.Connection, placed: Sequence[Sequence[Placement]]) -> bool:
+    """Whether the appends of a group, all of one commit, are committed."""
+    if not placed:
         return False
-    tail = read_tail(connection, last.after.number)
-    return tail is not None and tail.next_offset >= last.after.next_offset
+    after = placed[-1][-1].after
+    tail = read_tail(connection, after.number)
+    return tail is not None and tail.next_offset >= after.next_offset

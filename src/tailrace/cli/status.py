@@ -1,0 +1,72 @@
+"""`tailrace status`: is all well, and if not, what helps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tailrace.cli.command import verb
+from tailrace.cli.session import ExitStatus, Session
+from tailrace.cli.tables import count, size
+from tailrace.cli.watching import show_once_or_watch, watches
+from tailrace.errors import BackendUnavailable
+
+if TYPE_CHECKING:
+    from tailrace.operations.status import HubStatus
+
+
+@verb(
+    "status",
+    examples="""
+    tailrace status
+    tailrace status --watch
+    tailrace status -o json
+    """,
+)
+@watches
+@click.pass_obj
+def status_command(session: Session, watch: bool) -> None:
+    """Say whether the hub is well, and what helps where it is not; status 4 then.
+
+    These are quick checks. To read every record: tailrace segment verify.
+    """
+    found: list[HubStatus] = []
+
+    def show() -> None:
+        found[:] = [_look(session)]
+        session.show(found[0], _status_text)
+
+    show_once_or_watch(show, watch=watch)
+    if not found[0].well:
+        raise click.exceptions.Exit(ExitStatus.NOT_WELL)
+
+
+def _look(session: Session) -> HubStatus:
+    from tailrace.operations import status
+
+    try:
+        with session.open_hub() as hub:
+            return status.status(hub)
+    except BackendUnavailable as error:
+        return status.unavailable(session.settings.hub.path, error)
+
+
+def _status_text(found: HubStatus) -> str:
+    lines = []
+    if not found.well:
+        lines.append(click.style("NOT WELL", fg="red", bold=True))
+        widths = [
+            max(map(len, column))
+            for column in zip(*((p.subject, p.what) for p in found.problems), strict=True)
+        ]
+        lines += [
+            f"  {p.subject:<{widths[0]}}  {p.what:<{widths[1]}}  {p.remedy}" for p in found.problems
+        ]
+    if found.hub is not None:
+        hub = found.hub
+        lines.append(
+            f"{click.style('well', fg='green')}: {count(hub.topics, 'topic')}, "
+            f"{count(hub.messages, 'message')}, {size(hub.bytes)}; disk {hub.disk_percent} % full"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,164 @@
+"""A quick measurement of this machine: what a hub on this disk takes and gives in a second.
+
+It works in a new directory beside the hub, on the same disk, and removes it. Each row runs for
+about the same time, so the whole takes a few seconds; for comparisons, run it more than once.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tailrace.hub import Hub
+from tailrace.hub import open as open_hub
+from tailrace.settings import HubSettings
+from tailrace.topic.topic import Topic
+
+VALUE_BYTES: Final = 100
+ROW_SECONDS: Final = 0.5
+KEYS: Final = 1000
+PARTITIONS: Final = 4
+
+_VALUE: Final = b"v" * VALUE_BYTES
+_BATCH: Final = 1000
+_COLUMN_ROWS: Final = 10_000
+_WRITE_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One row: how many of `unit` were done, in how many seconds."""
+
+    name: str
+    unit: str
+    count: int
+    seconds: float
+    bytes: int
+
+    @property
+    def per_second(self) -> float:
+        """The rate."""
+        return self.count / self.seconds
+
+
+def bench(directory: Path, seconds: float = ROW_SECONDS) -> Iterator[Measurement]:
+    """Measure in a new directory beneath an existing one; about `seconds` for each row."""
+    with tempfile.TemporaryDirectory(dir=directory, prefix="tailrace-bench-") as scratch:
+        with Path(scratch, "raw").open("wb", buffering=0) as file:
+            yield _measure("disk: write and sync 1 MiB", "writes", _disk(file), seconds)
+        for sync in ("batch", "none"):
+            with open_hub(Path(scratch, sync), sync=sync, settings=HubSettings()) as hub:
+                yield from _bench_hub(hub, sync, seconds)
+
+
+def _bench_hub(hub: Hub, sync: str, seconds: float) -> Iterator[Measurement]:
+    topic = hub.create_topic("bench", bytes, partitions=PARTITIONS)
+    name = "synced" if sync == "batch" else "not synced"
+    yield _measure(f"push, {name}", "messages", _push(topic), seconds)
+    yield _measure(f"push_many of {_BATCH:,}, {name}", "messages", _push_many(topic), seconds)
+    yield _pipelined(topic, f"pipelined producer, {name}", seconds)
+    yield _measure(f"append columns, {name}", "messages", _append(topic), seconds)
+    if sync == "none":
+        yield _measure("read columns", "messages", _columns(topic), seconds)
+        yield _measure("read messages", "messages", _messages(topic), seconds)
+
+
+Step = Callable[[], tuple[int, int]]
+"""Does some work and says how many things it did, and of how many bytes."""
+
+
+def _measure(name: str, unit: str, step: Step, seconds: float) -> Measurement:
+    count = size = 0
+    started = time.perf_counter()
+    while (elapsed := time.perf_counter() - started) < seconds or not count:
+        done, done_bytes = step()
+        count += done
+        size += done_bytes
+    return Measurement(name, unit, count, elapsed, size)
+
+
+def _disk(file: FileIO) -> Step:
+    block = bytes(_WRITE_BYTES)
+
+    def step() -> tuple[int, int]:
+        file.write(block)
+        os.fdatasync(file.fileno())
+        return 1, _WRITE_BYTES
+
+    return step
+
+
+def _push(topic: Topic[bytes]) -> Step:
+    def step() -> tuple[int, int]:
+        topic.push(_VALUE, key="c7")
+        return 1, VALUE_BYTES
+
+    return step
+
+
+def _push_many(topic: Topic[bytes]) -> Step:
+    messages = [(f"c{i % KEYS}", _VALUE) for i in range(_BATCH)]
+
+    def step() -> tuple[int, int]:
+        topic.push_many(messages)
+        return _BATCH, _BATCH * VALUE_BYTES
+
+    return step
+
+
+def _pipelined(topic: Topic[bytes], name: str, seconds: float) -> Measurement:
+    keys = [f"c{i}" for i in range(KEYS)]
+
+    def step() -> tuple[int, int]:
+        for key in keys:
+            producer.push(_VALUE, key=key)
+        return KEYS, KEYS * VALUE_BYTES
+
+    started = time.perf_counter()
+    with topic.producer() as producer:
+        measured = _measure(name, "messages", step, seconds)
+        producer.flush()
+    elapsed = time.perf_counter() - started
+    return Measurement(name, measured.unit, measured.count, elapsed, measured.bytes)
+
+
+def _append(topic: Topic[bytes]) -> Step:
+    keys = [f"c{i % KEYS}".encode() for i in range(_COLUMN_ROWS)]
+    batch = pa.RecordBatch.from_pydict({"key": keys, "value": [_VALUE] * _COLUMN_ROWS})
+
+    def step() -> tuple[int, int]:
+        topic.append(batch)
+        return _COLUMN_ROWS, _COLUMN_ROWS * VALUE_BYTES
+
+    return step
+
+
+def _columns(topic: Topic[bytes]) -> Step:
+    return _over(topic, lambda _partition, records: int(records.num_rows))
+
+
+def _messages(topic: Topic[bytes]) -> Step:
+    return _over(topic, lambda partition, records: len(topic.messages(partition, records)))
+
+
+def _over(topic: Topic[bytes], work: Callable[[Any, pa.RecordBatch], int]) -> Step:
+    """Read the topic round and round, one poll a step."""
+    reader = topic.reader()
+
+    def step() -> tuple[int, int]:
+        nonlocal reader
+        reads = reader.poll()
+        if not reads:
+            reader = topic.reader()
+        count = sum(work(where, records) for where, records in reads)
+        return count, count * VALUE_BYTES
+
+    return step

@@ -1,0 +1,332 @@
+"""Records as columns: the same bytes as the plain loop, damage, users' batches, splitting."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.errors import InvalidValue, MessageTooLarge
+from tailrace.log import vectors
+from tailrace.log.columns import (
+    FEW,
+    HEADERS,
+    SCHEMA,
+    decode,
+    encode,
+    from_records,
+    normalise,
+    records_of,
+    split,
+    split_encoded,
+)
+from tailrace.log.record import (
+    TIMESTAMP_MAX,
+    DamagedRecord,
+    Encoded,
+    Record,
+    decode_records,
+    encode_records,
+    scan_positions,
+)
+from tailrace.log.vectors import decode_columns, encode_columns
+
+NOW_MS = 1_700_000_000_000
+MANY = 2 * FEW
+
+
+def records(keys: st.SearchStrategy[bytes | None], values: st.SearchStrategy[bytes]) -> Any:
+    return st.lists(
+        st.builds(
+            Record,
+            offset=st.integers(0, 2**62),
+            timestamp=st.integers(0, TIMESTAMP_MAX),
+            mode=st.integers(0, 2),
+            op=st.integers(0, 4),
+            key=keys,
+            headers=st.none()
+            | st.dictionaries(st.text(max_size=3), st.binary(max_size=9), min_size=1, max_size=2),
+            value=values,
+        ),
+        min_size=1,
+        max_size=40,
+    )
+
+
+some_records = records(st.none() | st.binary(min_size=1, max_size=9), st.binary(max_size=30))
+even_records = records(st.just(b"key"), st.binary(min_size=7, max_size=7)).map(
+    lambda rows: [row._replace(headers=None) for row in rows]
+)
+keyless_records = records(st.none(), st.just(b"")).map(
+    lambda rows: [row._replace(headers=None) for row in rows]
+)
+
+
+def many(count: int = MANY, **fields: object) -> list[Record]:
+    return [
+        Record(i, NOW_MS + i, i % 3, i % 5, b"c%d" % i, None, b"v" * (i % 7))._replace(**fields)
+        for i in range(count)
+    ]
+
+
+def stamped(rows: list[Record], base: int = 0) -> tuple[bytearray, Encoded]:
+    encoded = encode(tuple(rows))
+    return bytearray(encoded.stamp(base)), encoded
+
+
+@given(some_records | even_records | keyless_records)
+def test_columns_and_the_loop_make_the_same_bytes(rows: list[Record]) -> None:
+    by_loop, by_columns = encode_records(rows), encode_columns(from_records(rows))
+    assert bytes(by_columns.stamp(9)) == bytes(by_loop.stamp(9))
+    assert by_columns.positions.tolist() == by_loop.positions.tolist()
+    assert by_columns.positions.dtype == np.uint32
+    assert by_columns.first_timestamp == by_loop.first_timestamp
+    assert by_columns.last_timestamp == by_loop.last_timestamp
+
+
+@given(some_records | even_records | keyless_records)
+def test_columns_and_the_loop_read_the_same_records(rows: list[Record]) -> None:
+    encoded = encode_records(rows)
+    data = bytes(encoded.stamp(5))
+    batch = decode_columns(data, encoded.positions)
+    assert batch is not None
+    batch.validate(full=True)
+    assert batch.schema == SCHEMA
+    assert records_of(batch) == decode_records(data)
+    assert batch.equals(from_records(decode_records(data)))
+
+
+@given(some_records)
+def test_records_survive_the_way_through_columns(rows: list[Record]) -> None:
+    assert records_of(from_records(rows)) == rows
+
+
+@given(some_records, st.integers(0, 40), st.integers(0, 40))
+def test_a_slice_of_a_batch_encodes_like_its_rows(
+    rows: list[Record], start: int, size: int
+) -> None:
+    part = from_records(rows).slice(start, size)
+    expected = encode_records(rows[start : start + size])
+    assert bytes(encode_columns(part).data) == bytes(expected.data)
+
+
+@pytest.mark.parametrize("count", [0, 1, FEW - 1, FEW, MANY])
+def test_every_form_and_number_of_records_encodes_alike(count: int) -> None:
+    rows = many(count)
+    expected = encode_records(rows)
+    for encoded in (encode(tuple(rows)), encode(from_records(rows)), encode(expected)):
+        assert bytes(encoded.data) == bytes(expected.data)
+        assert encoded.positions.tolist() == expected.positions.tolist()
+    assert records_of(decode(expected.stamp(0), expected.positions)) == rows
+    assert records_of(decode(expected.stamp(0))) == rows
+
+
+@pytest.mark.parametrize("value", [b"even", None])
+def test_many_records_are_stamped_in_place_and_again(value: bytes | None) -> None:
+    rows = many() if value is None else many(key=b"k", value=value)
+    encoded = encode(from_records(rows))
+    encoded.stamp(2**40)
+    assert [row.offset for row in decode_records(encoded.stamp(3))] == list(range(3, 3 + MANY))
+
+
+def test_what_a_null_key_hides_is_not_written() -> None:
+    offsets, data = pa.py_buffer(np.array([0, 6, 9], np.int32).data), pa.py_buffer(b"hiddenkey")
+    validity = pa.py_buffer(b"\x02")
+    keys = pa.Array.from_buffers(pa.binary(), 2, [validity, offsets, data])
+    batch = normalise(pa.record_batch({"key": keys, "value": [b"a", b"b"]}), NOW_MS)
+    assert [row.key for row in decode_records(encode_columns(batch).data)] == [None, b"key"]
+
+
+@pytest.mark.parametrize("field", ["mode", "op", "timestamp"])
+def test_many_records_are_refused_like_one(field: str) -> None:
+    rows = many()
+    rows[70] = rows[70]._replace(**{field: -1 if field == "timestamp" else 7})
+    with pytest.raises(InvalidValue, match=f"{field} is"):
+        encode(tuple(rows))
+
+
+def test_a_null_value_is_refused_with_its_row() -> None:
+    batch = from_records(many())
+    values = pa.array([b"x"] * 70 + [None] * (MANY - 70), pa.binary())
+    index = SCHEMA.get_field_index("value")
+    with pytest.raises(InvalidValue, match="'value' in row 70"):
+        encode_columns(batch.set_column(index, "value", values))
+
+
+def test_a_header_given_twice_is_refused() -> None:
+    headers = pa.array([[("a", b"1"), ("a", b"2")]], HEADERS)
+    batch = normalise(pa.record_batch({"value": [b"x"], "headers": headers}), NOW_MS)
+    with pytest.raises(InvalidValue, match="each name once"):
+        encode_columns(batch)
+
+
+def test_more_than_a_batch_may_have_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = many()
+    size = len(encode(tuple(rows)).data)
+    monkeypatch.setattr(vectors, "BATCH_BYTES_MAX", size)
+    encode(tuple(rows))
+    monkeypatch.setattr(vectors, "BATCH_BYTES_MAX", size - 1)
+    with pytest.raises(MessageTooLarge, match="a batch has"):
+        encode(tuple(rows))
+
+
+@pytest.mark.parametrize(
+    "wrong", [[0] * MANY, list(range(MANY)), [2**32 - 1] * MANY, [5] * MANY, []]
+)
+def test_wrong_positions_are_found_again(wrong: list[int]) -> None:
+    data, _ = stamped(many())
+    assert records_of(decode(data, np.array(wrong, np.uint32))) == many()
+
+
+def test_positions_of_some_records_only_are_found_again() -> None:
+    data, encoded = stamped(many())
+    for positions in (encoded.positions[:-1], np.delete(encoded.positions, 200)):
+        assert records_of(decode(data, positions)) == many()
+
+
+@given(st.integers(0, MANY - 1), st.integers(8, 11) | st.integers(21, 24), st.integers(0, 7))
+def test_a_flipped_bit_in_a_length_is_found(row: int, at: int, bit: int) -> None:
+    data, encoded = stamped(many())
+    data[int(encoded.positions[row]) + at] ^= 1 << bit
+    with pytest.raises(DamagedRecord) as caught:
+        decode(data, encoded.positions)
+    assert caught.value.position == encoded.positions[row]
+
+
+def test_a_flipped_bit_in_a_data_length_is_found() -> None:
+    data, encoded = stamped(many(key=b"k"))
+    data[int(encoded.positions[99]) + 29] ^= 1
+    with pytest.raises(DamagedRecord, match="message length") as caught:
+        decode(data, encoded.positions)
+    assert caught.value.position == encoded.positions[99]
+
+
+@pytest.mark.parametrize("flags", [0b11, 5 << 2, 7 << 2, 1 << 5, 1 << 6])
+def test_a_mode_byte_without_a_meaning_is_damage(flags: int) -> None:
+    data, encoded = stamped(many())
+    data[int(encoded.positions[99]) + 20] = flags
+    with pytest.raises(DamagedRecord, match="mode byte") as caught:
+        decode(data, encoded.positions)
+    assert caught.value.position == encoded.positions[99]
+
+
+def test_a_promised_header_block_that_is_not_there_is_damage() -> None:
+    data, encoded = stamped(many())
+    data[int(encoded.positions[99]) + 20] |= 0x80
+    with pytest.raises(DamagedRecord, match="header block"):
+        decode(data, encoded.positions)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.binary(),
+        pa.large_binary(),
+        pa.binary_view(),
+        pa.string(),
+        pa.large_string(),
+        pa.string_view(),
+        pa.binary(2),
+        pa.dictionary(pa.int32(), pa.string()),
+    ],
+)
+def test_keys_and_values_may_be_of_any_binary_or_text_type(kind: pa.DataType) -> None:
+    text = pa.array(["k1", "k2"], pa.string()).cast(pa.binary()).cast(kind)
+    batch = normalise(pa.record_batch({"value": text, "key": text}), NOW_MS)
+    assert batch.schema == SCHEMA
+    assert records_of(batch) == [Record(0, NOW_MS, 0, 0, key, None, key) for key in (b"k1", b"k2")]
+
+
+def test_all_columns_may_be_given_in_any_order() -> None:
+    given_columns = {
+        "op": pa.array([2], pa.int64()),
+        "headers": pa.array([[("a", "b")]], pa.map_(pa.string(), pa.string())),
+        "value": pa.array([b"v"]),
+        "mode": pa.array([1], pa.int8()),
+        "timestamp": pa.array([5], pa.int64()),
+        "key": pa.array([None], pa.null()),
+    }
+    batch = normalise(pa.record_batch(given_columns), NOW_MS)
+    assert records_of(batch) == [Record(0, 5, 1, 2, None, {"a": b"b"}, b"v")]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.timestamp("s"),
+        pa.timestamp("ms", "UTC"),
+        pa.timestamp("us", "Europe/Berlin"),
+        pa.timestamp("ns"),
+    ],
+)
+def test_timestamps_may_be_of_any_unit_and_zone_and_null_is_now(kind: pa.DataType) -> None:
+    moment = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    times = pa.array([moment, None], pa.timestamp("us", "UTC")).cast(kind)
+    batch = normalise(pa.record_batch({"value": [b"a", b"b"], "timestamp": times}), NOW_MS)
+    expected = [int(moment.timestamp()) * 1000, NOW_MS]
+    assert [row.timestamp for row in records_of(batch)] == expected
+
+
+@pytest.mark.parametrize(
+    ("columns", "complaint"),
+    [
+        ({"key": pa.array([b"k"])}, "valid: value"),
+        ({"value": pa.array([b"v"]), "kee": pa.array([b"k"])}, "column is 'kee'"),
+        ({"value": pa.array([1])}, "type of column 'value' is 'int64'.*large_binary"),
+        ({"value": pa.array([b"v"]), "key": pa.array([1.5])}, "type of column 'key' is 'double'"),
+        ({"value": pa.array([None], pa.binary())}, "'value' in row 0"),
+        ({"value": pa.nulls(1)}, "'value' in row 0"),
+        ({"value": pa.array([b"v"]), "mode": pa.array(["copy"])}, "type of column 'mode'"),
+        ({"value": pa.array([b"v"]), "mode": pa.array([None], pa.uint8())}, "'mode' in row 0"),
+        ({"value": pa.array([b"v"]), "op": pa.array([-1])}, "column 'op'.*0 insert, 1 update"),
+        ({"value": pa.array([b"v"]), "timestamp": pa.array([1.5])}, "type of column 'timestamp'"),
+        (
+            {"value": pa.array([b"v"]), "timestamp": pa.array([2**62]).cast(pa.timestamp("s"))},
+            "column 'timestamp'.*1970 to 9999",
+        ),
+        ({"value": pa.array([b"v"]), "headers": pa.array([b"h"])}, "type of column 'headers'"),
+    ],
+)
+def test_a_column_that_does_not_fit_is_named(columns: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(InvalidValue, match=complaint):
+        normalise(pa.record_batch(columns), NOW_MS)
+
+
+def test_a_column_given_twice_is_refused() -> None:
+    twice = pa.RecordBatch.from_arrays([pa.array([b"v"])] * 2, names=["value", "value"])
+    with pytest.raises(InvalidValue, match="each once"):
+        normalise(twice, NOW_MS)
+
+
+def test_more_than_columns_can_hold_is_refused_and_not_cut() -> None:
+    offsets = pa.py_buffer(np.array([0, 3 << 30], np.int64).data)
+    huge = pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, pa.py_buffer(b"")])
+    with pytest.raises(MessageTooLarge):
+        normalise(pa.record_batch({"value": huge}), NOW_MS)
+
+
+@given(st.lists(st.integers(0, 11), min_size=1, max_size=60))
+def test_splitting_keeps_every_row_once_and_in_order(numbers: list[int]) -> None:
+    rows = many(len(numbers))
+    batch, partitions = from_records(rows), np.array(numbers, np.int64)
+    expected = [
+        (number, [i for i, n in enumerate(numbers) if n == number])
+        for number in sorted(set(numbers))
+    ]
+    parts = split(batch, partitions, 12)
+    assert [(number, indices.tolist()) for number, _, indices in parts] == expected
+    for _, part, indices in parts:
+        assert records_of(part) == [rows[i] for i in indices]
+    for columns, encoded in zip(parts, split_encoded(encode(batch), partitions, 12), strict=True):
+        assert encoded[0] == columns[0]
+        assert encoded[2].tolist() == columns[2].tolist()
+        expected_part = encode(columns[1])
+        assert bytes(encoded[1].stamp(4)) == bytes(expected_part.stamp(4))
+        assert encoded[1].positions.tolist() == scan_positions(encoded[1].data).tolist()
+        assert encoded[1].first_timestamp == expected_part.first_timestamp
+        assert encoded[1].last_timestamp == expected_part.last_timestamp
