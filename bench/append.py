@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tailrace
 from bench import payloads
-from bench.measure import OURS, Scale, Timer, Turn, take_turns
+from bench.measure import OURS, Scale, Timed, Timer, Turn, take_turns
 from bench.peers import raw, sqlite
 from bench.report import Row, against, figures_of, information
 
@@ -40,9 +40,9 @@ def _one_partition(scale: Scale, batches: int) -> Row:
         RAW: _writing(SMALL_BATCH, SMALL_BYTES, batches, sync=False),
         SQLITE: _inserting(SMALL_BATCH, SMALL_BYTES, batches, "NORMAL"),
     }
-    rates = take_turns(work, contenders, scale.rounds)
+    rates = take_turns(work, contenders, scale.rounds, Timed.CPU)
     goals = (against(rates, RAW, 0.30), against(rates, SQLITE, 20))
-    return Row(work, figures_of(rates, "records/s"), goals)
+    return Row(work, figures_of(rates, "records"), goals)
 
 
 def _keyed(scale: Scale, batches: int) -> Row:
@@ -51,8 +51,8 @@ def _keyed(scale: Scale, batches: int) -> Row:
         OURS: _appending(SMALL_BATCH, SMALL_BYTES, batches, partitions=12, sync="none"),
         RAW: _writing(SMALL_BATCH, SMALL_BYTES, batches, sync=False),
     }
-    rates = take_turns(work, contenders, scale.rounds)
-    return Row(work, figures_of(rates, "records/s"), (against(rates, RAW, 0.15),))
+    rates = take_turns(work, contenders, scale.rounds, Timed.CPU)
+    return Row(work, figures_of(rates, "records"), (against(rates, RAW, 0.15),))
 
 
 def _synced(scale: Scale, batches: int) -> Row:
@@ -63,7 +63,7 @@ def _synced(scale: Scale, batches: int) -> Row:
         SQLITE: _inserting(LARGE_BATCH, LARGE_BYTES, batches, "FULL"),
     }
     rates = take_turns(work, contenders, scale.rounds)
-    figures = (*figures_of(rates, "records/s"), *information(rates, SQLITE))
+    figures = (*figures_of(rates, "records"), *information(rates, SQLITE))
     return Row(work, figures, (against(rates, RAW_SYNCED, 0.6),))
 
 

@@ -54,7 +54,7 @@ def rows(scale: Scale) -> list[Row]:
         work, {OURS: ours, ONE_THREAD: _alone(pushes), RAW_SYNCED: _raw(pushes)}, scale.rounds
     )
     goal = Goal("pushes a sync of the segment", median(shares), 32, unit="")
-    figures = figures_of(rates, "pushes/s")
+    figures = figures_of(rates, "pushes")
     return [Row(work, (*figures, *information(rates, ONE_THREAD, RAW_SYNCED)), (goal,))]
 
 

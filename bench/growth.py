@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 
 import tailrace
-from bench.measure import Scale, Timer, Turn, say, take_turns
+from bench.measure import Scale, Timed, Timer, Turn, say, take_turns
 from bench.report import Goal, Row, Sense, figures_of, quantity
 
 FEW = 1_000
@@ -53,10 +53,10 @@ def _fill(path: Path, count: int) -> int:
 def _growth(work: str, backlogs: dict[int, Path], use: Use, times: int) -> Row:
     names = [f"at {count:,}" for count in backlogs]
     turns = [_using(path, use, times) for path in backlogs.values()]
-    rates = take_turns(work, dict(zip(names, turns, strict=True)), ROUNDS)
+    rates = take_turns(work, dict(zip(names, turns, strict=True)), ROUNDS, Timed.CPU)
     few, many = names
     goal = Goal(f"cost against {few[3:]}", rates.ratio(few, many), GROWTH_MAX, Sense.AT_MOST)
-    return Row(work, figures_of(rates, "/s"), (goal,))
+    return Row(work, figures_of(rates, "calls"), (goal,))
 
 
 def _using(path: Path, use: Use, times: int) -> Turn:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tailrace
 from bench import payloads
-from bench.measure import OURS, Scale, Timer, take_turns
+from bench.measure import OURS, Scale, Timed, Timer, take_turns
 from bench.peers import lmdb, sqlite
 from bench.report import Row, against, figures_of, information
 
@@ -28,8 +28,8 @@ def rows(scale: Scale) -> list[Row]:
         SQLITE: reading.sqlite,
         LMDB: reading.lmdb,
     }
-    rates = take_turns(work, contenders, scale.rounds)
-    figures = (*figures_of(rates, "records/s"), *information(rates, LMDB))
+    rates = take_turns(work, contenders, scale.rounds, Timed.CPU)
+    figures = (*figures_of(rates, "records"), *information(rates, LMDB))
     return [Row(work, figures, (against(rates, STRUCT_LOOP, 4), against(rates, SQLITE, 8)))]
 
 

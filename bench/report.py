@@ -60,7 +60,8 @@ def against(rates: Rates, other: str, wanted: float, *, reason: str = "") -> Goa
 
 def figures_of(rates: Rates, unit: str) -> tuple[str, ...]:
     """The median rate of every contender, in words."""
-    return tuple(f"{name} {quantity(rates.median(name))} {unit}" for name in rates.by_name)
+    each = f"{unit}/{rates.timed.value}"
+    return tuple(f"{name} {quantity(rates.median(name))} {each}" for name in rates.by_name)
 
 
 def information(rates: Rates, *others: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from tailrace.clock import Clock, SystemClock
 from tailrace.errors import Conflict, InvalidValue, TopicExists, UnknownTopic
 from tailrace.payload import Payload
 from tailrace.settings import HubSettings, load
-from tailrace.topic.composite import check_name, creation, deletion, first_definition
+from tailrace.topic.composite import check_name, creation, first_definition
 from tailrace.topic.dedup import dedup_tables
 from tailrace.topic.producer_name import producers_table
 from tailrace.topic.router import RouterKind
@@ -151,8 +151,7 @@ class Hub:
         stored = find(self.backend, check_name("topic", name))
         if stored is None:
             raise UnknownTopic(name, self.backend.name, self.topics())
-        definition, version = stored
-        self.backend.store.commit(deletion(name, definition, version))
+        definition = View(self.backend, name, stored).delete()
         for table in (
             producers_table(name, definition.identity),
             *dedup_tables(name, definition.identity),

@@ -26,6 +26,7 @@ from tests.contract.records import (
 
 THREADS = 4
 ROUNDS = 25
+ROUNDS_MAX = 5000
 
 
 def together(*works: Callable[[], object]) -> None:
@@ -111,8 +112,9 @@ def test_once_a_fence_is_raised_nothing_of_the_old_epoch_becomes_visible(
 
     def write() -> None:
         with suppress(Fenced):
-            while True:
+            for _ in range(ROUNDS_MAX):
                 append(backend, P0, b"old", fence=old)
+            raise AssertionError("the old epoch was never refused")
 
     def depose() -> None:
         append(backend, P1, b"gives the others time to write")
@@ -131,8 +133,9 @@ def test_once_sealed_nothing_becomes_visible_behind_the_final_end(backend: Backe
 
     def write() -> None:
         with suppress(Sealed):
-            while True:
+            for _ in range(ROUNDS_MAX):
                 acknowledged.append(append(backend, P0, b"a").start)
+            raise AssertionError("no append was ever refused")
 
     def seal() -> None:
         append(backend, P1, b"gives the others time to write")

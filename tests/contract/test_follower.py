@@ -29,8 +29,8 @@ def test_a_commit_after_arming_ends_the_wait(backend: Backend) -> None:
 
 
 def test_a_wait_without_a_commit_ends_with_its_time(backend: Backend) -> None:
-    create(backend)
     with closing(backend.follower()) as follower:
+        create(backend)
         timed_out = False
         for _ in range(20):
             follower.arm()

@@ -1,4 +1,4 @@
-"""Shapes, what follows what, what is finished, and whether keys keep their shard: by brute force."""
+"""Shapes, what follows what, what is finished, whether keys keep their shard: by brute force."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -36,7 +37,7 @@ records = st.builds(
 )
 
 
-def one(**fields: object) -> Record:
+def one(**fields: Any) -> Record:
     return Record(0, 1495000000, 0, 0, b"A", None, b"{}")._replace(**fields)
 
 

@@ -33,9 +33,11 @@ if TYPE_CHECKING:
 )
 @click.pass_obj
 def bench_command(session: Session, seconds: float) -> None:
-    """Measure pushing and reading on the disk of the hub, beside it.
+    """Measure pushing and reading on this machine.
 
-    Messages have 100 bytes and 1,000 keys, over 4 partitions. Nothing in the hub is touched.
+    It works on the disk of the hub, beside it, and touches nothing in it.
+
+    Messages have 100 bytes and 1,000 keys, over 4 partitions.
     """
     from tailrace.operations.bench import bench
 
@@ -55,7 +57,7 @@ def _measurements_table(measured: list[Measurement]) -> str:
     return table(
         ("work", "per second", "", "throughput"),
         (
-            (m.name, round(m.per_second), m.unit, f"{size(round(m.bytes / m.seconds))}/s")
+            (m.name, round(m.per_second), m.unit, f"{size(round(m.bytes_per_second))}/s")
             for m in measured
         ),
     )

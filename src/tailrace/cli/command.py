@@ -43,7 +43,7 @@ def _shared_options() -> list[click.Parameter]:
         ),
         click.Option(
             ["-o", "--output"],
-            type=click.Choice(list(Output)),
+            type=click.Choice([form.value for form in Output]),
             expose_value=False,
             callback=_set_output,
             help="How to print.  [default: table]",
@@ -81,10 +81,10 @@ class Verb(click.Command):
             # Whoever read the output has had enough, which is no error of ours.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(ExitStatus.DONE)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, click.Abort):
             click.echo("stopped", err=True)
             ctx.exit(ExitStatus.STOPPED)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
+        except (click.ClickException, click.exceptions.Exit):
             raise
         except Exception as error:
             debug = ctx.ensure_object(Session).debug or bool(os.environ.get("TAILRACE_DEBUG"))

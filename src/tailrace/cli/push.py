@@ -98,7 +98,7 @@ def push_command(
     key: str | None,
     headers: tuple[str, ...],
 ) -> None:
-    """Push the lines of standard input, or VALUEs, each as a message.
+    """Push lines of standard input, or VALUEs, as messages.
 
     The first line that does not fit the topic ends it, with its number and status 1; Ctrl-C ends
     it with status 3. All lines before are stored then, and counted on standard error.

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 @watches
 @click.pass_obj
 def status_command(session: Session, watch: bool) -> None:
-    """Say whether the hub is well, and what helps where it is not; status 4 then.
+    """Say whether the hub is well, and what helps.
 
-    These are quick checks. To read every record: tailrace segment verify.
+    Where it is not, the exit status is 4. These are quick checks; what reads every record is
+    tailrace segment verify.
     """
     found: list[HubStatus] = []
 

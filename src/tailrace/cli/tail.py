@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import select
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -81,7 +82,9 @@ def tail_command(
     count: int | None,
     text: str | None,
 ) -> None:
-    r"""Print the messages of a topic, in order per key, also over scaling.
+    """Print the messages of a topic, in order per key.
+
+    Order holds also where the topic was scaled.
 
     It goes on as messages come, until Ctrl-C; with --exit, --to or -n it ends. Nothing is
     remembered in the hub.
@@ -97,7 +100,7 @@ def tail_command(
 
     \b
     FORMAT has  %k key  %v value  %p partition  %o offset  %t time  %h headers  %%
-                and \n \t \0 \\; a newline is added where it ends in no \n or \0.
+                and \\n \\t \\0 \\\\; a newline is added where it ends in no \\n or \\0.
     """
     from tailrace.operations.edges import parse_edge
     from tailrace.operations.tailing import open_span, tail
@@ -121,6 +124,9 @@ def _print(messages: Iterator[list[Message[Any]]], write: Format, count: int | N
     out = sys.stdout.buffer
     left = count
     for some in messages:
+        if not some:
+            _check_reader()
+            continue
         chosen = some if left is None else some[:left]
         out.write(b"".join([write(message) for message in chosen]))
         out.flush()
@@ -128,6 +134,14 @@ def _print(messages: Iterator[list[Message[Any]]], write: Format, count: int | N
             left -= len(chosen)
             if left == 0:
                 return
+
+
+def _check_reader() -> None:
+    """`BrokenPipeError` when nobody reads the output any more, as after `| head`."""
+    poll = select.poll()
+    poll.register(sys.stdout.buffer, 0)
+    if any(events & select.POLLERR for _, events in poll.poll(0)):
+        raise BrokenPipeError
 
 
 def _as_json(topic: Any) -> Format:

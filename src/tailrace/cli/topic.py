@@ -124,7 +124,7 @@ def _topics_table(topics: list[TopicSummary]) -> str:
 @watches
 @click.pass_obj
 def show(session: Session, topic: str, partitions: bool, watch: bool) -> None:
-    """Show a topic: its storage topics, what they hold, and which takes the pushes."""
+    """Show a topic, its storage topics and what they hold."""
     from tailrace.operations.topics import show_topic
 
     render = _partitions_text if partitions else _topic_text

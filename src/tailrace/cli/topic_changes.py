@@ -26,10 +26,10 @@ from tailrace.cli.session import Session
 def scale(
     session: Session, topic: str, partitions: int, any_count: bool, yes: bool, dry_run: bool
 ) -> None:
-    """Give a topic another number of partitions, while it is used.
+    """Give a topic another number of partitions.
 
-    A storage topic of that many partitions is added and takes the pushes; the present one is
-    sealed. The order of each key's messages holds.
+    It may be in use meanwhile. A storage topic of that many partitions is added and takes the
+    pushes; the present one is sealed. The order of each key's messages holds.
     """
     from tailrace.operations import changes
 
@@ -87,7 +87,10 @@ def add_storage(
 @asks
 @click.pass_obj
 def switch(session: Session, topic: str, yes: bool, dry_run: bool) -> None:
-    """Let the next storage topic take the pushes, and seal the present one."""
+    """Let the next storage topic take the pushes.
+
+    The present one is sealed in the same commit.
+    """
     from tailrace.operations import changes
 
     with session.open_hub() as hub:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import platform
-from importlib.metadata import version
-
 import click
 
 import tailrace
@@ -23,7 +20,10 @@ _PARTS = ("apsw", "click", "msgspec", "numpy", "pyarrow")
 )
 @click.pass_obj
 def version_command(session: Session) -> None:
-    """Show the version of Tailrace, of Python and of the libraries it stands on."""
+    """Show the versions of Tailrace and what it stands on."""
+    import platform
+    from importlib.metadata import version
+
     versions = {
         "tailrace": tailrace.__version__,
         "python": platform.python_version(),

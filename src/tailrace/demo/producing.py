@@ -21,6 +21,7 @@ from tailrace.demo.load import Load, Order
 TOPIC: Final = "orders"
 RECEIPTS: Final = "receipts"
 
+_BATCH_BYTES: Final = 128 << 10
 _PUSHES_A_NOTE: Final = 500
 _SCALING_S_MAX: Final = 60.0
 _HOLDS: Final = ((0.60, 1), (0.95, 2))
@@ -47,7 +48,7 @@ def produce(directory: Path, producer: int, orders: int) -> None:
     ):
         topic = hub.topic(TOPIC, Order)
         under_way: deque[tuple[Order, tailrace.Pending]] = deque()
-        with topic.producer(name=f"producer-{producer}") as sender:
+        with topic.producer(name=f"producer-{producer}", batch_bytes=_BATCH_BYTES) as sender:
             stored = sender.last_number
             left = islice(load.orders_of(producer), stored, None)
             for index, order in enumerate(left, stored):

@@ -62,6 +62,7 @@ def encode(records: tuple[Record, ...] | pa.RecordBatch | Encoded) -> Encoded:
     if isinstance(records, Encoded):
         return records
     if isinstance(records, pa.RecordBatch):
+        refuse_nulls("value", records["value"])
         few = records.num_rows < _FEW_ROWS
         return encode_records(records_of(records)) if few else encode_columns(records)
     few = len(records) < FEW

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tailrace.log.record import Record
+from tailrace.errors import InvalidValue
+from tailrace.log.record import Record, check_fields
 
 TIMESTAMP = pa.timestamp("ms", "UTC")
 HEADERS = pa.map_(pa.string(), pa.binary())
@@ -27,17 +28,31 @@ SCHEMA = pa.schema(_FIELDS)
 
 
 def from_records(records: Sequence[Record]) -> pa.RecordBatch:
-    """Records as a batch in `SCHEMA`."""
+    """Records as a batch in `SCHEMA`. A field beyond its column is an `InvalidValue`."""
     if not records:
         return pa.RecordBatch.from_pylist([], schema=SCHEMA)
     offsets, timestamps, modes, ops, keys, headers, values = zip(*records, strict=True)
+    try:
+        numbers = [
+            pa.array(np.fromiter(column, kind, len(records)))
+            for column, kind in (
+                (offsets, np.int64),
+                (timestamps, np.int64),
+                (modes, np.uint8),
+                (ops, np.uint8),
+            )
+        ]
+    except OverflowError:
+        for record in records:
+            check_fields(record.timestamp, record.mode, record.op)
+        raise
     maps = [list(block.items()) if block else None for block in headers] if any(headers) else None
     return pa.RecordBatch.from_arrays(
         [
-            pa.array(np.fromiter(offsets, np.int64, len(records))),
-            pa.array(np.fromiter(timestamps, np.int64, len(records))).view(TIMESTAMP),
-            pa.array(np.fromiter(modes, np.uint8, len(records))),
-            pa.array(np.fromiter(ops, np.uint8, len(records))),
+            numbers[0],
+            numbers[1].view(TIMESTAMP),
+            numbers[2],
+            numbers[3],
             pa.array(keys, pa.binary()),
             pa.nulls(len(records), HEADERS) if maps is None else pa.array(maps, HEADERS),
             pa.array(values, pa.binary()),
@@ -50,7 +65,7 @@ def records_of(batch: pa.RecordBatch) -> list[Record]:
     """The rows of a batch in `SCHEMA`, as records."""
     headers: list[dict[str, bytes] | None] = [None] * batch.num_rows
     if batch["headers"].null_count < batch.num_rows:
-        headers = [dict(pairs) if pairs else None for pairs in batch["headers"].to_pylist()]
+        headers = [unique(pairs) if pairs else None for pairs in batch["headers"].to_pylist()]
     rows = zip(
         batch["offset"].to_numpy().tolist(),
         batch["timestamp"].view(pa.int64()).to_numpy().tolist(),
@@ -62,3 +77,11 @@ def records_of(batch: pa.RecordBatch) -> list[Record]:
         strict=True,
     )
     return list(map(partial(tuple.__new__, Record), rows))
+
+
+def unique(pairs: list[tuple[str, bytes]]) -> dict[str, bytes]:
+    """The headers of a row; `InvalidValue` when a name is there twice."""
+    headers = dict(pairs)
+    if len(headers) < len(pairs):
+        raise InvalidValue("headers", [name for name, _ in pairs], "each name once")
+    return headers

@@ -35,7 +35,7 @@ from tailrace.log.record import (
     header_block,
     read_header_block,
 )
-from tailrace.log.schema import HEADERS, SCHEMA, TIMESTAMP
+from tailrace.log.schema import HEADERS, SCHEMA, TIMESTAMP, unique
 
 Column: TypeAlias = "pa.Array[Any]"
 Raw: TypeAlias = npt.NDArray[np.uint8]
@@ -56,16 +56,15 @@ _NULL_IS_EMPTY = pc.JoinOptions("replace", "")
 
 
 def encode_columns(batch: pa.RecordBatch) -> Encoded:
-    """The bytes of a batch in `SCHEMA`.
+    """The bytes of a batch in `SCHEMA`, no value of which is null.
 
-    A mode, op, timestamp or header that has no encoding, and a null value, are `InvalidValue`; more
-    than `BATCH_BYTES_MAX` is `MessageTooLarge`.
+    A mode, op, timestamp or header that has no encoding is an `InvalidValue`; more than
+    `BATCH_BYTES_MAX` is `MessageTooLarge`.
     """
     count = batch.num_rows
     if count == 0:
         return encode_records(())
     keys, values = batch["key"], batch["value"]
-    refuse_nulls("value", values)
     timestamps = batch["timestamp"].view(pa.int64()).to_numpy()
     first, last = int(timestamps.min()), int(timestamps.max())
     flags = _mode_bytes(batch, first, last)
@@ -79,7 +78,8 @@ def encode_columns(batch: pa.RecordBatch) -> Encoded:
     if size > BATCH_BYTES_MAX:
         raise batch_too_large(size)
     even = blocks is None and _all_equal(key_lengths) and _all_equal(data_lengths)
-    rows = np.zeros(count, _even_dtype(key_lengths[0], data_lengths[0]) if even else _HEAD)
+    rows = np.empty(count, _even_dtype(key_lengths[0], data_lengths[0]) if even else _HEAD)
+    rows["offset"] = 0
     rows["length"] = key_lengths + data_lengths + 8
     rows["timestamp"] = timestamps
     rows["mode"] = flags
@@ -164,15 +164,8 @@ def _header_blocks(headers: Column) -> Column | None:
     """A header block for every row that has headers and nothing for the rest; None if none has."""
     if headers.null_count == len(headers):
         return None
-    blocks = [header_block(_unique(pairs)) if pairs else b"" for pairs in headers.to_pylist()]
+    blocks = [header_block(unique(pairs)) if pairs else b"" for pairs in headers.to_pylist()]
     return pa.array(blocks, pa.binary()) if any(blocks) else None
-
-
-def _unique(pairs: list[tuple[str, bytes]]) -> dict[str, bytes]:
-    headers = dict(pairs)
-    if len(headers) < len(pairs):
-        raise InvalidValue("headers", [name for name, _ in pairs], "each name once")
-    return headers
 
 
 def _read_headers(

@@ -73,15 +73,17 @@ def _milliseconds(text: str) -> int:
     return max(0, int(moment.timestamp() * 1000))
 
 
-def offsets_at(topic: Topic[Any], edge: Extreme | Last | Moment) -> dict[Partition, int]:
-    """The offset of an edge in every partition of a topic. All records before it lie below.
+def offsets_at(
+    topic: Topic[Any], only: Partition | None, edge: Extreme | Last | Moment
+) -> dict[Partition, int]:
+    """The offset of an edge in every partition of a topic, or in one as if that were all.
 
     The newest storage topic is looked at first, so that what is pushed meanwhile lies above.
     """
     log = topic.view.backend.log
     offsets: dict[Partition, int] = {}
     left = edge.count if isinstance(edge, Last) else 0
-    for partitions in _storage_topics(topic):
+    for partitions in _storage_topics(topic) if only is None else [{only: log.bounds(only)}]:
         if isinstance(edge, Last):
             found, taken = _last(log, partitions, left)
             offsets |= found

@@ -36,26 +36,22 @@ class Problem:
 class HubStatus:
     """The problems found, none when all is well, and what there is; nothing if it did not open."""
 
+    well: bool
     problems: tuple[Problem, ...]
     hub: HubSummary | None
-
-    @property
-    def well(self) -> bool:
-        """Whether nothing was found."""
-        return not self.problems
 
 
 def status(hub: Hub) -> HubStatus:
     """Look at everything that can be seen without reading the records."""
     info = hub_info(hub)
     problems = [*_gaps(hub), *_disk(info), *_database(hub, info), *_files(hub)]
-    return HubStatus(tuple(problems), info)
+    return HubStatus(not problems, tuple(problems), info)
 
 
 def unavailable(path: str, error: BackendUnavailable) -> HubStatus:
     """The status of a hub that could not be opened in time."""
     remedy = "look at the process it names; it goes on when that one does"
-    return HubStatus((Problem(f"hub {path}", str(error), remedy),), None)
+    return HubStatus(False, (Problem(f"hub {path}", str(error), remedy),), None)
 
 
 def _gaps(hub: Hub) -> Iterator[Problem]:

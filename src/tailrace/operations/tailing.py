@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from tailrace.backend.contract import Follower
-from tailrace.errors import InvalidValue
+from tailrace.errors import InvalidValue, OutOfRange
 from tailrace.hub import Hub
 from tailrace.message import Message, Partition, Position
 from tailrace.operations.edges import Edge, offsets_at
@@ -15,8 +15,8 @@ from tailrace.operations.topics import find_topic
 from tailrace.topic.reading import READ_BYTES, Read
 from tailrace.topic.topic import Topic
 
-WAIT_S: Final = 5.0
-"""How long a follower waits before it looks again, should a wake ever be missed."""
+WAIT_S: Final = 1.0
+"""How long a reading that follows waits before it lets its caller see to other things."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,8 @@ class Span:
 def span_between(topic: Topic[Any], only: Partition | None, start: Edge, end: Edge | None) -> Span:
     """What lies from one edge up to another; to a position means up to and with that record.
 
-    A position as an edge means its partition alone. `InvalidValue` when two partitions are meant.
+    A position as an edge means its partition alone. `InvalidValue` when two partitions are meant,
+    `OutOfRange` when the partition does not reach so far.
     """
     for edge in (start, end):
         if isinstance(edge, Position):
@@ -43,15 +44,21 @@ def span_between(topic: Topic[Any], only: Partition | None, start: Edge, end: Ed
         if only.topic != topic.name:
             raise InvalidValue("partition", str(only), f"one of topic {topic.name!r}")
         topic.view.definition.check_partition(only)
-    ends = None if end is None else _offsets(topic, end, behind=1)
-    return Span(_offsets(topic, start, behind=0), ends, only)
+    ends = None if end is None else _offsets(topic, only, end, behind=1)
+    return Span(_offsets(topic, only, start, behind=0), ends, only)
 
 
-def _offsets(topic: Topic[Any], edge: Edge, behind: int) -> dict[Partition, int]:
-    if isinstance(edge, Position):
-        named = Partition(edge.topic, edge.storage, edge.partition)
-        return {named: edge.offset + behind}
-    return offsets_at(topic, edge)
+def _offsets(
+    topic: Topic[Any], only: Partition | None, edge: Edge, behind: int
+) -> dict[Partition, int]:
+    if not isinstance(edge, Position):
+        return offsets_at(topic, only, edge)
+    named = Partition(edge.topic, edge.storage, edge.partition)
+    offset = edge.offset + behind
+    start, end, _ = topic.view.backend.log.bounds(named)
+    if not start <= offset <= end:
+        raise OutOfRange(str(named), edge.offset, start, end)
+    return {named: offset}
 
 
 def open_span(hub: Hub, where: str, start: Edge, end: Edge | None) -> tuple[Topic[Any], Span]:
@@ -64,17 +71,18 @@ def open_span(hub: Hub, where: str, start: Edge, end: Edge | None) -> tuple[Topi
 def tail(topic: Topic[Any], span: Span) -> Iterator[list[Message[Any]]]:
     """The messages of a span, some at a time, in lineage order; waits for more where it has no end.
 
-    An end is what it was when the span was made: what is pushed meanwhile lies behind it.
+    An end is what it was when the span was made: what is pushed meanwhile lies behind it. While
+    it waits it gives an empty list now and then, for the caller to see to other things.
     """
     follower = topic.view.backend.follower()
     try:
         for read in _reads(_reader(topic, span), span, follower):
-            yield topic.messages(read.partition, read.records)
+            yield [] if read is None else topic.messages(read.partition, read.records)
     finally:
         follower.close()
 
 
-def _reads(reader: _Reader, span: Span, follower: Follower) -> Iterator[Read]:
+def _reads(reader: _Reader, span: Span, follower: Follower) -> Iterator[Read | None]:
     ends = span.ends
     left = None if ends is None else {where for where in ends if _is_open(span, where)}
     while left is None or left:
@@ -94,6 +102,7 @@ def _reads(reader: _Reader, span: Span, follower: Follower) -> Iterator[Read]:
             return
         if not found:
             follower.wait(WAIT_S)
+            yield None
 
 
 def _is_open(span: Span, where: Partition) -> bool:

@@ -7,8 +7,6 @@ from datetime import UTC, datetime, timedelta
 from types import NoneType
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -106,15 +104,17 @@ class Intake(Generic[T]):
         """Columns from anywhere as records: checked, completed, and within the limits."""
         whole = normalise(batch, self.now_ms())
         if whole.num_rows:
-            self._check_key(int(_lengths(whole["key"]).max()))
-            self._check_message(int(_lengths(whole["value"]).max()))
+            self._check_key(_longest(whole["key"]))
+            self._check_message(_longest(whole["value"]))
             if whole["headers"].null_count < whole.num_rows:
                 self._check_with_headers(whole)
         return whole
 
     def _check_with_headers(self, batch: pa.RecordBatch) -> None:
-        rows = zip(_lengths(batch["value"]).tolist(), batch["headers"].to_pylist(), strict=True)
-        self._check_message(max(size + _block_bytes(dict(pairs or ())) for size, pairs in rows))
+        rows = zip(batch["value"], batch["headers"].to_pylist(), strict=True)
+        self._check_message(
+            max(len(value.as_buffer()) + _block_bytes(dict(pairs or ())) for value, pairs in rows)
+        )
 
     def _check_key(self, size_bytes: int) -> None:
         limit_bytes = self._key_bytes_max
@@ -155,7 +155,6 @@ def _block_bytes(headers: Mapping[str, bytes]) -> int:
     return len(header_block(headers)) if headers else 0
 
 
-def _lengths(column: pa.Array[Any]) -> npt.NDArray[np.int32]:
-    lengths: Any = pc.call_function("binary_length", [column])
-    found: npt.NDArray[np.int32] = lengths.fill_null(0).to_numpy()
-    return found
+def _longest(column: pa.Array[Any]) -> int:
+    lengths = pc.call_function("binary_length", [column])
+    return pc.call_function("max", [lengths]).as_py() or 0

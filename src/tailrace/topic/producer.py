@@ -61,7 +61,7 @@ class Producer(Generic[T]):
         self._error: BaseException | None = None
         self._closing = False
         self._waiting: deque[Batch] = deque()
-        self._last: Batch | None = None
+        self._filling: Batch | None = None
         self._sending: Batch | None = None
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
@@ -89,23 +89,16 @@ class Producer(Generic[T]):
         key_bytes = intake.key(key) if key else None
         time_ms = intake.now_ms() if timestamp is None else milliseconds(timestamp)
         with self._lock:
-            batch = self._last
-            if (
-                batch is None
-                or batch.size_bytes >= self._batch_bytes
-                or self._error
-                or self._closing
-            ):
-                batch = self._open_batch()
-            values = batch.values
-            index = len(values)
-            if block is not None:
-                batch.headers[index] = block
+            batch = self._filling or self._open_batch()
+            index = len(batch.values)
+            batch.values.append(data)
             batch.keys.append(key_bytes)
             batch.timestamps.append(time_ms)
-            values.append(data)
-            batch.size_bytes += OVERHEAD_BYTES + len(data) + (len(key_bytes) if key_bytes else 0)
+            batch.size_bytes += OVERHEAD_BYTES + len(data) + len(key_bytes or b"")
+            if block is not None:
+                batch.headers[index] = block
             if batch.size_bytes >= self._batch_bytes:
+                self._filling = None
                 self._work.notify()
         return Pending(batch, index)
 
@@ -115,7 +108,7 @@ class Producer(Generic[T]):
         Raises what made the producer fail, and `TimeoutError` after `timeout` seconds.
         """
         with self._lock:
-            last = self._last or self._sending
+            last = self._waiting[-1] if self._waiting else self._sending
             for batch in self._waiting:
                 batch.hurried = True
             self._work.notify()
@@ -128,6 +121,7 @@ class Producer(Generic[T]):
         """Send all that was pushed, and end. Raises what made the producer fail, the first time."""
         with self._lock:
             closed, self._closing = self._closing, True
+            self._filling = None
             self._work.notify()
             self._room.notify_all()
         if not closed:
@@ -166,7 +160,7 @@ class Producer(Generic[T]):
             raise HubClosed(
                 f"this producer of topic {self._view.topic!r} is closed", "open another"
             )
-        batch = self._last = Batch(time.monotonic())
+        batch = self._filling = Batch(time.monotonic())
         self._waiting.append(batch)
         self._work.notify()
         return batch
@@ -196,11 +190,11 @@ class Producer(Generic[T]):
                     continue
                 batch = self._waiting[0]
                 left_s = batch.opened + self._linger_s - time.monotonic()
-                full = batch.size_bytes >= self._batch_bytes
-                if full or batch.hurried or self._closing or left_s <= 0:
+                full = batch is not self._filling
+                if full or batch.hurried or left_s <= 0:
                     self._sending = self._waiting.popleft()
-                    if batch is self._last:
-                        self._last = None
+                    if not full:
+                        self._filling = None
                     return batch
                 self._work.wait(left_s)
 
@@ -216,7 +210,7 @@ class Producer(Generic[T]):
             self._error = error
             failed = [batch, *self._waiting]
             self._waiting.clear()
-            self._last = None
+            self._filling = None
             self._sending = None
             self._room.notify_all()
             for each in failed:
@@ -230,6 +224,7 @@ class Producer(Generic[T]):
         self._work = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
         self._closing = True
+        self._filling = None
         held = [batch for batch in (self._sending, *self._waiting) if batch is not None]
         error = HubClosed("a producer does not outlive a fork", "open one in the child")
         self._error = error

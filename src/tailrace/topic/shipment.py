@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from tailrace.topic.target import Target
 from tailrace.topic.view import View, commit_following
 
 Part: TypeAlias = "tuple[Partition, Records]"
+Times: TypeAlias = "list[int] | pa.Array[Any]"
 Indices: TypeAlias = "Sequence[slice | list[int] | npt.NDArray[np.int64]]"
 
 
@@ -76,37 +77,33 @@ def send(view: View, shipment: Shipment) -> list[Range]:
 class _Landing:
     """Where each record of a shipment landed, worked out when the first receipt is asked for."""
 
-    __slots__ = ("_indices", "_offsets", "_parts", "_ranges", "_timestamps")
+    __slots__ = ("_indices", "_ranges", "_rows", "_timestamps")
 
-    def __init__(
-        self, timestamps: npt.NDArray[np.int64], indices: Indices, ranges: Sequence[Range]
-    ) -> None:
+    def __init__(self, timestamps: Times, indices: Indices, ranges: Sequence[Range]) -> None:
         self._timestamps = timestamps
         self._indices = indices
         self._ranges = ranges
-        self._parts: npt.NDArray[np.int64] | None = None
-        self._offsets = timestamps
+        self._rows: list[tuple[int, int, int]] = []
 
     def receipt(self, index: int) -> Receipt:
-        parts = self._parts
-        if parts is None:
-            parts = self._unfold()
-        topic, storage, number = self._ranges[parts[index]].partition
-        offset, timestamp = int(self._offsets[index]), int(self._timestamps[index])
+        part, offset, timestamp = (self._rows or self._unfold())[index]
+        topic, storage, number = self._ranges[part].partition
         return Receipt(topic, storage, number, offset, timestamp)
 
-    def _unfold(self) -> npt.NDArray[np.int64]:
-        offsets, parts = np.empty_like(self._timestamps), np.empty_like(self._timestamps)
+    def _unfold(self) -> list[tuple[int, int, int]]:
+        """The part, offset and timestamp of each record. Threads that do it at once agree."""
+        times = self._timestamps
+        if not isinstance(times, list):
+            times = times.view(pa.int64()).to_numpy().tolist()
+        parts, offsets = np.empty(len(times), np.int64), np.empty(len(times), np.int64)
         for part, (indices, landed) in enumerate(zip(self._indices, self._ranges, strict=True)):
-            offsets[indices] = np.arange(landed.start, landed.end)
             parts[indices] = part
-        # In this order, because other threads take the parts for the sign that all is there.
-        self._offsets = offsets
-        self._parts = parts
-        return parts
+            offsets[indices] = np.arange(landed.start, landed.end)
+        self._rows = list(zip(parts.tolist(), offsets.tolist(), times, strict=True))
+        return self._rows
 
 
-def _timestamps(records: Records) -> npt.NDArray[np.int64]:
+def _timestamps(records: Records) -> Times:
     if isinstance(records, tuple):
-        return np.array([record.timestamp for record in records], np.int64)
-    return records["timestamp"].view(pa.int64()).to_numpy()
+        return [record.timestamp for record in records]
+    return records["timestamp"]

@@ -6,6 +6,7 @@ seal, and that is when a view looks again.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
@@ -17,6 +18,7 @@ from tailrace.topic.composite import (
     Definition,
     change_between,
     decode_definition,
+    deletion,
 )
 from tailrace.topic.target import Target
 
@@ -94,9 +96,20 @@ class View:
                 continue
             self.refresh()
             return before, after
-        raise Busy(
-            f"topic {self.topic!r} was changed {SWITCHES_MAX} times meanwhile", "try again later"
-        )
+        raise self._changed_too_often()
+
+    def delete(self) -> Definition:
+        """Delete the topic with its records; what it was."""
+        for _ in range(SWITCHES_MAX):
+            definition, version = self.refresh()
+            with contextlib.suppress(Conflict):
+                self.backend.store.commit(deletion(self.topic, definition, version))
+                return definition
+        raise self._changed_too_often()
+
+    def _changed_too_often(self) -> Busy:
+        times = f"{SWITCHES_MAX} times meanwhile"
+        return Busy(f"topic {self.topic!r} was changed {times}", "try again later")
 
 
 def commit_following(

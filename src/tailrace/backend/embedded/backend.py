@@ -29,7 +29,7 @@ from tailrace.backend.embedded.tables import (
 from tailrace.backend.embedded.wake import WakeFile, WakeFollower
 from tailrace.backend.embedded.writer import Writer
 from tailrace.clock import Clock, SystemClock
-from tailrace.errors import BackendUnavailable, HubClosed, InvalidValue
+from tailrace.errors import BackendUnavailable, Error, HubClosed, InvalidValue
 from tailrace.log.columns import encode
 from tailrace.log.disk import Disk
 from tailrace.log.segment import SEGMENT_BYTES_MAX
@@ -115,12 +115,11 @@ class EmbeddedBackend:
                 syncs=info.sync == "batch",
                 reach=reach,
             )
-        except (OSError, apsw.Error) as error:
+        except BaseException as error:
             locks.close()
+            if isinstance(error, Error) or not isinstance(error, OSError | apsw.Error):
+                raise
             raise BackendUnavailable(f"{directory} cannot be opened as a hub: {error}") from error
-        except BaseException:
-            locks.close()
-            raise
         return cls(parts, lock_timeout_s, info, gaps)
 
     @property

@@ -13,6 +13,8 @@ over; above 64 MB the holder sets a byte in a small mapped file, readers pause b
 look, and it restarts the WAL.
 
 No reader keeps a transaction open: each look is one, and reads all it needs.
+
+Whatever happens inside SQLite happens inside `NO_FORK`, so that a fork meets no open transaction.
 """
 
 from __future__ import annotations
@@ -28,6 +30,9 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+
+from tailrace.backend.embedded.forking import NO_FORK, begin_anew_after_fork
+from tailrace.errors import HubClosed
 
 SCHEMA = """
 CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -65,16 +70,17 @@ CREATE INDEX store_removed ON store(version) WHERE value IS NULL;
 CHECKPOINT_BYTES = 4 * 2**20
 RESTART_BYTES = 64 * 2**20
 PAUSE_MAX_S = 0.1
-"""How long a reader heeds the pause byte: a holder killed while it is set must stop nobody for
-long."""
+"""How long a reader heeds the pause byte, and a restart waits for readers. A byte that is set for
+longer is of a holder that was killed: whoever finds it so clears it."""
 
 _BUSY_MS = 10_000
 _PAGE_BYTES = 4096
 _FRAME_BYTES = _PAGE_BYTES + 24
 _TRUE = ctypes.c_int(1)
 
-_LEFT_ALONE: list[Any] = []
-"""Connections that a fork carried over. Closing one in the child could harm the parent's."""
+_left_alone: list[Any] = []
+"""Connections that a fork met in the middle of something. To close one in the child could harm the
+parent's."""
 
 
 class Database:
@@ -90,19 +96,35 @@ class Database:
             if os.fstat(file.fileno()).st_size == 0:
                 os.ftruncate(file.fileno(), 1)
             self._pause = mmap.mmap(file.fileno(), 1)
-        self._open()
-
-    def _open(self) -> None:
         self._readers: deque[apsw.Connection] = deque()
-        self.writer = self._connect()
-        self.writer.set_wal_hook(self._note_wal)
+        self._writer: apsw.Connection | None = None
+        self._closed = False
+        begin_anew_after_fork(self)
+        with NO_FORK:
+            self._open_writer()
 
-    def reopen_after_fork(self) -> None:
-        """In a forked child: leave the parent's connections alone, for ever, and open new ones."""
-        _LEFT_ALONE.append((self.writer, self._readers))
-        self._open()
+    @property
+    def writer(self) -> apsw.Connection:
+        """The connection that writes, for whoever holds the commit lock, and looks before that."""
+        return self._writer or self._open_writer()
+
+    def _open_writer(self) -> apsw.Connection:
+        self._writer = self._connect()
+        self._writer.set_wal_hook(self._note_wal)
+        return self._writer
+
+    def after_fork(self) -> None:
+        """In a forked child: end the parent's connections here; the next use opens new ones."""
+        if NO_FORK.torn:
+            _left_alone.append((self._writer, self._readers))
+            self._writer, self._readers = None, deque()
+        else:
+            self._close_connections()
 
     def _connect(self) -> apsw.Connection:
+        NO_FORK.check_whole()
+        if self._closed:
+            raise HubClosed(f"the hub {self._path.parent} is closed", "open it again")
         connection = apsw.Connection(str(self._path))
         connection.set_busy_timeout(_BUSY_MS)
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -124,18 +146,19 @@ class Database:
         """A connection whose statements all see one instant. Keep it short: nothing else inside."""
         if self._pause[0]:
             self._heed_pause()
-        try:
-            connection = self._readers.pop()
-        except IndexError:
-            connection = self._connect()
-        try:
-            connection.execute("BEGIN")
+        with NO_FORK:
             try:
-                yield connection
+                connection = self._readers.pop()
+            except IndexError:
+                connection = self._connect()
+            try:
+                connection.execute("BEGIN")
+                try:
+                    yield connection
+                finally:
+                    connection.execute("COMMIT")
             finally:
-                connection.execute("COMMIT")
-        finally:
-            self._readers.append(connection)
+                self._readers.append(connection)
 
     def rows(self, sql: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
         """All rows of one query, as a look of its own."""
@@ -144,7 +167,10 @@ class Database:
 
     def _heed_pause(self) -> None:
         deadline = time.monotonic() + PAUSE_MAX_S
-        while self._pause[0] and time.monotonic() < deadline:
+        while self._pause[0]:
+            if time.monotonic() > deadline:
+                self._pause[0] = 0
+                return
             time.sleep(0.001)
 
     def checkpoint_if_due(self) -> None:
@@ -155,21 +181,34 @@ class Database:
         if self._wal_bytes < self._due_bytes:
             return
         self._due_bytes = self._wal_bytes + CHECKPOINT_BYTES
-        if self._wal_bytes < RESTART_BYTES:
-            self.writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            return
+        with NO_FORK:
+            if self._wal_bytes < RESTART_BYTES:
+                self.writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            else:
+                self._restart_wal()
+
+    def _restart_wal(self) -> None:
         self._pause[0] = 1
+        self.writer.set_busy_timeout(int(PAUSE_MAX_S * 1000))
         try:
             self.writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
         finally:
             self._pause[0] = 0
+            self.writer.set_busy_timeout(_BUSY_MS)
 
     def close(self) -> None:
-        """Close every connection."""
-        self.writer.close()
+        """Close every connection that is not in use, and open no more."""
+        self._closed = True
+        with NO_FORK:
+            self._close_connections()
+        self._pause.close()
+
+    def _close_connections(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
         while self._readers:
             self._readers.pop().close()
-        self._pause.close()
 
 
 def select(connection: apsw.Connection, sql: str, bindings: tuple[Any, ...] = ()) -> list[Any]:

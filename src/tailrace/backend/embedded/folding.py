@@ -10,6 +10,7 @@ from __future__ import annotations
 import apsw
 
 from tailrace.backend.embedded.database import select
+from tailrace.backend.embedded.forking import NO_FORK
 from tailrace.backend.embedded.publisher import Parts, Publisher
 from tailrace.errors import BackendUnavailable
 from tailrace.log.index import BatchEntry
@@ -42,13 +43,14 @@ def fold_if_due(
 def _fold(
     parts: Parts, publisher: Publisher, partition: Partition, number: int, deadline: float
 ) -> None:
-    rows = select(
-        parts.database.writer,
-        "SELECT e.*, s.index_bytes FROM entries e JOIN segments s"
-        " ON s.partition = e.partition AND s.base = e.segment"
-        " WHERE e.partition = ? ORDER BY e.base LIMIT ?",
-        (number, FOLD_COUNT),
-    )
+    with NO_FORK:
+        rows = select(
+            parts.database.writer,
+            "SELECT e.*, s.index_bytes FROM entries e JOIN segments s"
+            " ON s.partition = e.partition AND s.base = e.segment"
+            " WHERE e.partition = ? ORDER BY e.base LIMIT ?",
+            (number, FOLD_COUNT),
+        )
     if not rows:  # deleted a moment ago
         return
     base, index_bytes = rows[0][-2:]

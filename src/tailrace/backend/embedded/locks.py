@@ -7,7 +7,7 @@ a thread, and the caller waits for the thread: waiting is fair, and still ends i
 writes its pid beside its lock, so that whoever gives up can name it.
 
 A forked child shares its parent's open files, and would keep a dead parent's locks held; so it
-closes them, never unlocks them, and opens its own (`reopen_after_fork`).
+closes them, never unlocks them, and opens its own.
 
 One thread of a process asks for locks at a time: `Committer` sees to that.
 """
@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tailrace.backend.embedded.forking import begin_anew_after_fork
 from tailrace.errors import BackendUnavailable
 
 _SLOT_BYTES = 8
@@ -44,7 +45,9 @@ class Locks:
 
     def __init__(self, partitions: Path, commit: Path) -> None:
         self._paths = (partitions, commit)
+        self._closed = False
         self._open()
+        begin_anew_after_fork(self)
 
     def _open(self) -> None:
         self._mutex = threading.Lock()
@@ -54,18 +57,23 @@ class Locks:
         self._partitions, self._commit = (os.open(path, flags, 0o644) for path in self._paths)
         self._pid = os.getpid().to_bytes(_SLOT_BYTES, "big")
 
-    def reopen_after_fork(self) -> None:
+    def after_fork(self) -> None:
         """In a forked child: let go of the parent's locks without unlocking them."""
-        os.close(self._partitions)
-        os.close(self._commit)
-        self._open()
+        if not self._closed:
+            os.close(self._partitions)
+            os.close(self._commit)
+            self._open()
 
     def close(self) -> None:
-        """Close the files, which releases whatever this process still holds."""
-        for calls in self._idle:
-            calls.put(None)
-        os.close(self._partitions)
-        os.close(self._commit)
+        """Close the files, which releases whatever this process still holds. Not while a thread
+        asks for a lock."""
+        with self._mutex:
+            self._closed = True
+            self._waits.clear()
+            for calls in self._idle:
+                calls.put(None)
+            os.close(self._partitions)
+            os.close(self._commit)
 
     def lock_partition(self, slot: int, deadline: float, what: str) -> None:
         """Take the lock of the partition with this number, or raise `BackendUnavailable` with its
@@ -95,18 +103,28 @@ class Locks:
                 wait = self._waits[slot] = _Wait()
                 self._in_thread(lambda: self._block(slot, wait))
             wait.abandoned = False
-        granted = wait.granted.wait(deadline - time.monotonic())
-        with self._mutex:
-            if not granted and not wait.granted.is_set():
-                wait.abandoned = True
-                raise BackendUnavailable(
-                    f"{what} was not free in time",
-                    f"process {self._holder(slot)} holds it",
-                    "see whether that process is stopped; nothing was written",
-                )
-            del self._waits[slot]
+        try:
+            wait.granted.wait(deadline - time.monotonic())
+        except BaseException:
+            if self._end_wait(slot, wait):
+                self._release(slot)
+            raise
+        if not self._end_wait(slot, wait):
+            raise BackendUnavailable(
+                f"{what} was not free in time",
+                f"process {self._holder(slot)} holds it",
+                "see whether that process is stopped; nothing was written",
+            )
         if wait.error is not None:
             raise wait.error
+
+    def _end_wait(self, slot: int, wait: _Wait) -> bool:
+        """Whether the lock has come. If not, it is let go of when it comes, or adopted by then."""
+        with self._mutex:
+            wait.abandoned = not wait.granted.is_set()
+            if not wait.abandoned:
+                del self._waits[slot]
+            return not wait.abandoned
 
     def _try(self, slot: int, *, blocking: bool) -> bool:
         try:
@@ -144,12 +162,15 @@ class Locks:
         except OSError as error:
             wait.error = error
         with self._mutex:
+            if self._waits.get(slot) is not wait:
+                return  # closed meanwhile, and these numbers may be other files by now
             if not wait.abandoned:
                 wait.granted.set()
                 return
-            del self._waits[slot]
             if wait.error is None:
                 self._release(slot)
+            # Last, because who finds no wait here takes what this process holds for its own.
+            del self._waits[slot]
 
     def _in_thread(self, call: Callable[[], None]) -> None:
         if self._idle:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import apsw
@@ -85,9 +86,10 @@ class EmbeddedLog:
                 return self._decode(partition, found, start, end)
             except FileNotFoundError as error:
                 # The segment was replaced or expired between the look and the read: look again.
-                missing = error.filename
+                missing = error
                 self._segments().clear()
-        raise CorruptBatch(str(partition), start, start, str(missing), "the file is gone")
+        assert missing is not None
+        raise _gone(partition, start, start, missing)
 
     def segments(self, partition: Partition) -> list[SegmentInfo]:
         """The segments of a partition, oldest first."""
@@ -144,6 +146,13 @@ class EmbeddedLog:
             except CorruptBatch as hidden:
                 yield None, hidden
                 start = hidden.last + 1
+            except FileNotFoundError as error:
+                with self._database().look() as connection:
+                    number, *_ = self._row(connection, partition)
+                    base = int(Path(error.filename).stem)
+                    end = _folded_end(connection, number, base)
+                yield None, _gone(partition, start, end - 1, error)
+                start = end
 
     def _row(self, connection: apsw.Connection, partition: Partition) -> tuple[int, int, int, int]:
         row: tuple[int, int, int, int] | None = connection.execute(
@@ -278,6 +287,10 @@ def _within(entries: list[BatchEntry], bytes_max: int, stop: int) -> list[BatchE
         ):
             return entries[:count]
     return entries
+
+
+def _gone(partition: Partition, first: int, last: int, error: FileNotFoundError) -> CorruptBatch:
+    return CorruptBatch(str(partition), first, last, str(error.filename), "the file is gone")
 
 
 def _corrupt(partition: Partition, segment: Segment, damage: Damage) -> CorruptBatch:

@@ -2,7 +2,8 @@
 
 The file is touched after COMMIT has returned, so what was committed is visible to whoever
 wakes. (Watching the database's own files would wake too early: they are written before a commit
-is visible.)
+is visible.) A committer that is killed between the two wakes them all the same: the kernel then
+closes its files, which followers watch for as well.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import select
 from pathlib import Path
 
 _IN_ATTRIB = 0x4
+_IN_CLOSE_WRITE = 0x8
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -20,7 +22,16 @@ class WakeFile:
     """The file, as committers hold it."""
 
     def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._path = path
+        self._descriptor = self._open()
+
+    def _open(self) -> int:
+        return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def after_fork(self) -> None:
+        """In a forked child: share no file with the parent, whose death is to be noticed."""
+        os.close(self._descriptor)
+        self._descriptor = self._open()
 
     def touch(self) -> None:
         """Wake every follower of every process."""
@@ -35,20 +46,30 @@ class WakeFollower:
     """The file, as one follower watches it (see `tailrace.backend.contract.Follower`)."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
+        self._open()
+
+    def _open(self) -> None:
+        self._pid = os.getpid()
         self._descriptor = _libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
         if self._descriptor < 0:
             raise OSError(
                 ctypes.get_errno(), "no inotify instance could be had (fs.inotify limits)"
             )
-        if _libc.inotify_add_watch(self._descriptor, os.fsencode(path), _IN_ATTRIB) < 0:
+        events = _IN_ATTRIB | _IN_CLOSE_WRITE
+        if _libc.inotify_add_watch(self._descriptor, os.fsencode(self._path), events) < 0:
             number = ctypes.get_errno()
-            os.close(self._descriptor)
-            raise OSError(number, os.strerror(number), str(path))
+            self.close()
+            raise OSError(number, os.strerror(number), str(self._path))
         self._poll = select.poll()
         self._poll.register(self._descriptor, select.POLLIN)
 
     def arm(self) -> None:
         """Forget the touches so far."""
+        if self._pid != os.getpid():
+            # What is read of an inherited one, the parent never sees.
+            self.close()
+            self._open()
         try:
             while os.read(self._descriptor, 4096):
                 pass

@@ -30,6 +30,7 @@ from tailrace.backend.embedded.appending import (
 from tailrace.backend.embedded.committer import Work
 from tailrace.backend.embedded.database import select
 from tailrace.backend.embedded.folding import fold_if_due
+from tailrace.backend.embedded.forking import NO_FORK
 from tailrace.backend.embedded.publisher import Parts, Publisher, touch
 from tailrace.errors import Error, Sealed, UnknownTopic
 from tailrace.log.segment import Segment
@@ -55,7 +56,8 @@ class Writer:
         locked: list[int] = []
         again: list[Work] = []
         try:
-            numbers = self._admitted(group)
+            with NO_FORK:
+                numbers = self._admitted(group)
             for partition, number in sorted(numbers.items()):
                 parts.locks.lock_partition(number, deadline, f"partition {partition}")
                 locked.append(number)
@@ -65,6 +67,8 @@ class Writer:
             self._publish(group, placed, again, deadline)
             self._fold(placed, deadline)
             return again
+        except Error:  # some of ours are OSErrors too
+            raise
         except (OSError, apsw.Error) as error:
             raise self._publisher.unavailable(error) from error
         finally:
@@ -126,10 +130,11 @@ class Writer:
     ) -> dict[Work, list[Placement]]:
         parts = self._parts
         now_ms = parts.clock.now_ms()
-        tails = {
-            partition: read_tail(parts.database.writer, number)
-            for partition, number in numbers.items()
-        }
+        with NO_FORK:
+            tails = {
+                partition: read_tail(parts.database.writer, number)
+                for partition, number in numbers.items()
+            }
         placed: dict[Work, list[Placement]] = {}
         for work in group:
             if work.finished or not work.appends:
@@ -245,10 +250,10 @@ class Writer:
             self._publisher.checkpoint_if_due()
         finally:
             parts.locks.unlock_commit()
-        if done:
-            parts.wake.touch()
         for work in done:
             work.finish()
+        if done:
+            parts.wake.touch()
 
     def _apply(
         self,

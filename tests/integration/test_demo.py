@@ -1,0 +1,139 @@
+"""The demo runs as shown, and tells when a promise is broken."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tailrace
+from tailrace.demo.audit import audited
+from tailrace.demo.load import Load, Order
+from tailrace.demo.play import COUNTS, MARK
+from tailrace.demo.report import Row
+
+LOAD = Load(4_000)
+
+
+def play(directory: Path, orders: int = LOAD.orders) -> subprocess.CompletedProcess[str]:
+    command = (sys.executable, "-m", "tailrace", "demo", "--orders", str(orders))
+    return subprocess.run(
+        [*command, "--directory", str(directory)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """A demo that was played where an earlier one had left something; its stdout and stderr."""
+    directory = tmp_path_factory.mktemp("demo") / "demo-data"
+    directory.mkdir()
+    (directory / MARK).touch()
+    (directory / "left by an earlier demo").touch()
+    done = play(directory)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return directory, done.stdout, done.stderr
+
+
+@pytest.fixture
+def hub(played: tuple[Path, str, str], tmp_path: Path) -> Path:
+    """A copy of what the demo left, to do harm to."""
+    return Path(shutil.copytree(played[0], tmp_path / "demo-data"))
+
+
+def broken(rows: list[Row]) -> list[str]:
+    return [row.guarantee.split(",")[0] for row in rows if not row.held]
+
+
+def test_every_promise_of_the_table_is_held(played: tuple[Path, str, str]) -> None:
+    _, table, _ = played
+    assert table.count("  held\n") == 4
+    assert "BROKEN" not in table
+
+
+def test_what_happened_is_told_in_plain_lines_where_there_is_no_terminal(
+    played: tuple[Path, str, str],
+) -> None:
+    _, _, progress = played
+    assert [line.split()[0] for line in progress.splitlines() if line.startswith("  ")] == [
+        "scaled:",
+        "kill",
+        "scaled:",
+    ]
+    assert "pushing  100 %" in progress
+    assert "reading  100 %" in progress
+    assert "\r" not in progress
+
+
+def test_every_command_it_ends_with_works(played: tuple[Path, str, str]) -> None:
+    _, table, _ = played
+    commands = [line.strip() for line in table.splitlines() if line.startswith("  tailrace ")]
+    assert len(commands) == 3
+    for command in commands:
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", f"'{sys.executable}' -m {command}"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=100,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout
+
+
+def test_what_an_earlier_demo_left_is_gone(played: tuple[Path, str, str]) -> None:
+    directory, _, _ = played
+    assert not (directory / "left by an earlier demo").exists()
+
+
+def test_a_directory_that_no_demo_made_is_refused_and_left_alone(tmp_path: Path) -> None:
+    precious = tmp_path / "thesis.txt"
+    precious.write_text("three years of work")
+    done = play(tmp_path)
+    assert done.returncode == 1
+    assert "was not made by a demo" in done.stderr
+    assert precious.read_text() == "three years of work"
+
+
+def test_too_few_orders_are_refused_before_anything_is_deleted(tmp_path: Path) -> None:
+    (tmp_path / MARK).touch()
+    done = play(tmp_path, orders=10)
+    assert done.returncode == 2
+    assert "1,000 or more" in done.stderr
+    assert (tmp_path / MARK).exists()
+
+
+def test_an_untouched_demo_holds_when_it_is_audited_again(hub: Path) -> None:
+    assert broken(audited(hub, LOAD, COUNTS)) == []
+
+
+def test_a_receipt_for_an_order_that_is_not_there_breaks_a_promise(hub: Path) -> None:
+    (hub / "receipts" / "more").write_text("c0001 9999 orders/0.0@0\n")
+    assert broken(audited(hub, LOAD, COUNTS)) == ["orders that are where their receipts say"]
+
+
+def test_an_order_stored_again_breaks_a_promise(hub: Path) -> None:
+    with tailrace.open(hub) as opened:
+        opened.topic("orders", Order).push(Order("c0001", 1, 0.0), key="c0001")
+    assert broken(audited(hub, LOAD, COUNTS)) == ["orders stored exactly once"]
+
+
+def test_an_order_behind_a_later_one_breaks_a_promise(hub: Path) -> None:
+    with tailrace.open(hub) as opened:
+        topic = opened.topic("orders", Order)
+        for number in (9001, 9000):
+            topic.push(Order("c0001", number, 0.0), key="c0001")
+    more = Load(LOAD.orders + 2)
+    assert broken(audited(hub, more, COUNTS)) == ["customers whose orders are read in order"]
+
+
+def test_a_topic_that_was_not_scaled_breaks_a_promise(hub: Path) -> None:
+    assert broken(audited(hub, LOAD, (*COUNTS, 16))) == [
+        "numbers of partitions that took orders: 4 → 12 → 8 → 16"
+    ]

@@ -1,0 +1,104 @@
+"""The parts of the demo: its load, its control, its bar, its table."""
+
+from __future__ import annotations
+
+import io
+from collections import defaultdict
+
+import pytest
+
+from tailrace.demo.control import READ_AT_A_TURN, Push, customers_in_order
+from tailrace.demo.load import PRODUCERS, Load
+from tailrace.demo.progress import Progress
+from tailrace.demo.report import Row, table
+from tailrace.errors import InvalidValue
+from tailrace.topic.router import hash_key
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("orders", [1_000, 4_003])
+def test_each_customer_orders_at_one_producer_and_counts_from_one(orders: int) -> None:
+    load = Load(orders)
+    numbers: defaultdict[str, list[int]] = defaultdict(list)
+    producers: defaultdict[str, set[int]] = defaultdict(set)
+    for producer in range(PRODUCERS):
+        for order in load.orders_of(producer):
+            numbers[order.customer].append(order.number)
+            producers[order.customer].add(producer)
+    assert len(numbers) == load.customers
+    assert all(len(found) == 1 for found in producers.values())
+    assert all(found == list(range(1, len(found) + 1)) for found in numbers.values())
+    assert sum(map(len, numbers.values())) == orders
+
+
+def test_a_producer_that_starts_again_has_the_same_orders() -> None:
+    load = Load(2_000)
+    assert list(load.orders_of(1)) == list(load.orders_of(1))
+
+
+def test_the_whole_demo_has_two_thousand_customers() -> None:
+    assert Load(400_000).customers == 2_000
+
+
+def test_too_small_a_load_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="1,000 or more"):
+        Load(999)
+
+
+def pushes_of(customers: list[str], counts: list[int], each: int) -> list[Push]:
+    """Each customer orders `each` times at every number of partitions, one after the other."""
+    return [
+        Push(time_ms, count, customer, time_ms + 1)
+        for time_ms in range(each * len(counts))
+        for count in [counts[time_ms // each]]
+        for customer in customers
+    ]
+
+
+def test_the_control_keeps_order_while_the_partitions_stay_as_they_are() -> None:
+    customers = [f"c{number}" for number in range(20)]
+    assert customers_in_order(pushes_of(customers, [4, 4], each=READ_AT_A_TURN)) == 20
+
+
+def test_the_control_loses_the_order_of_customers_that_change_their_partition() -> None:
+    customers = [f"c{number}" for number in range(20)]
+    stay = [c for c in customers if hash_key(c.encode()) % 4 == hash_key(c.encode()) % 12]
+    assert 0 < len(stay) < len(customers)
+    pushes = pushes_of(customers, [4, 12], each=READ_AT_A_TURN)
+    assert customers_in_order(pushes) == len(stay)
+
+
+def test_without_a_terminal_a_stage_takes_ten_plain_lines() -> None:
+    stream = io.StringIO()
+    progress = Progress(stream, "pushing", 1_000)
+    for done in range(1_001):
+        progress.show(done)
+    progress.end()
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 10
+    assert lines[-1].startswith("pushing  100 %      1,000 orders")
+
+
+def test_on_a_terminal_a_stage_is_one_bar_below_what_happened() -> None:
+    stream = Terminal()
+    progress = Progress(stream, "pushing", 1_000)
+    progress.show(500)
+    progress.say("  scaled")
+    progress.end()
+    lines = stream.getvalue().split("\n")
+    assert lines[0].endswith("\r\x1b[K  scaled")
+    assert lines[1].count("█") == 30
+    assert lines[2:] == [""]
+
+
+def test_the_table_names_what_was_broken() -> None:
+    rows = [Row("orders stored once", 1_000, 999, 400), Row("orders found", 5, 5, None)]
+    assert table(rows).splitlines() == [
+        "guarantee           expected  seen  without Tailrace",
+        "orders stored once     1,000   999               400  BROKEN",
+        "orders found               5     5          the same  held",
+    ]
