@@ -207,7 +207,7 @@ def test_under_either_policy_a_new_boot_begins_a_new_incarnation(sync: str, tmp_
 def test_crashes_at_random_places_give_no_offset_twice_and_serve_nothing_wrong(
     tmp_path: Path, record_evidence: RecordEvidence
 ) -> None:
-    crashes = count("machine_crashes", test=20, soak=300)
+    crashes = count("machine_crashes", test=20, soak=200)
     seed = random.randrange(10**6)
     chance = random.Random(seed)
     hub, saved = tmp_path / "hub", tmp_path / "saved"

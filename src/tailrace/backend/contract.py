@@ -23,12 +23,12 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from tailrace.log.record import Record
+from tailrace.log.record import Encoded, Record
 from tailrace.message import Partition, Range
 
-Records: TypeAlias = "tuple[Record, ...] | pa.RecordBatch"
-"""Records to append: few as a tuple, many as Arrow columns in `tailrace.log.columns.SCHEMA`.
-Offsets are ignored."""
+Records: TypeAlias = "tuple[Record, ...] | pa.RecordBatch | Encoded"
+"""Records to append: few as a tuple, many as Arrow columns in `tailrace.log.columns.SCHEMA`, or in
+the bytes of the record format. Offsets are ignored."""
 
 
 class Fence(NamedTuple):

@@ -12,8 +12,10 @@ import signal
 
 def main() -> None:
     """Run the command that the arguments of this process ask for, and exit."""
+    from tailrace.cli.logs import log_to_stderr
     from tailrace.cli.root import root
 
+    log_to_stderr()
     # A SIGTERM ends a command as Ctrl-C does: what was taken is stored first.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     root.main(prog_name="tailrace")

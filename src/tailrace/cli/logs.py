@@ -7,16 +7,16 @@ import sys
 from datetime import UTC, datetime
 from typing import Final
 
-import msgspec
-
 _LOGGER: Final = logging.getLogger("tailrace")
 
 
 class JsonLines(logging.Formatter):
-    """A record as one line of JSON: time, level, logger, message, and the traceback if it has one."""
+    """A record as one line of JSON: time, level, logger, message, and the traceback if any."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
+        import msgspec
+
         fields = {
             "time": datetime.fromtimestamp(record.created, UTC),
             "level": record.levelname.lower(),

@@ -65,10 +65,8 @@ class Session:
 
     def create_hub(self) -> Hub:
         """Open the hub, made where there is none."""
-        from tailrace.cli.logs import log_to_stderr
         from tailrace.hub import open as open_hub
 
-        log_to_stderr()
         return open_hub(settings=self.settings.hub)
 
     def show(self, value: V, table: Callable[[V], str]) -> None:

@@ -38,7 +38,6 @@ __all__ = [
     "normalise",
     "records_of",
     "split",
-    "split_encoded",
 ]
 
 Indices: TypeAlias = npt.NDArray[np.int64]
@@ -84,25 +83,11 @@ def decode(data: Buffer, positions: Positions | None = None) -> pa.RecordBatch:
 
 
 def split(
-    batch: pa.RecordBatch, partitions: npt.NDArray[np.int64], count: int
-) -> list[tuple[int, pa.RecordBatch, Indices]]:
-    """The rows of a batch by their partition, below `count`, each part in the order of the batch.
-
-    A part is its partition, its rows and their indices in `batch`. No part is empty.
-    """
-    order, bounds = _by_partition(partitions, count)
-    ordered = batch.take(order)
-    return [
-        (partition, ordered.slice(start, end - start), order[start:end])
-        for partition, start, end in bounds
-    ]
-
-
-def split_encoded(
     encoded: Encoded, partitions: npt.NDArray[np.int64], count: int
 ) -> list[tuple[int, Encoded, Indices]]:
-    """`split` for records that are encoded already; the parts have bytes of their own.
+    """Records by their partition, below `count`, each part in the order they have.
 
+    A part is its partition, its records in bytes of their own, and their indices. No part is empty.
     Encoding all at once and then splitting is several times faster than encoding many small parts.
     """
     order, bounds = _by_partition(partitions, count)

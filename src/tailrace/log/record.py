@@ -214,13 +214,18 @@ def _record_at(data: bytes, position: int) -> Record:
     return Record(offset, timestamp, mode, op, key, headers, data[start:end])
 
 
-def header_block(headers: Mapping[str, bytes]) -> bytes:
-    """The block before a payload with headers; anything but bytes under str is `InvalidValue`."""
+def check_headers(headers: Mapping[str, bytes]) -> None:
+    """`InvalidValue` for the first header that is not bytes under a name that is str."""
     for name, value in headers.items():
         if not isinstance(name, str):
             raise InvalidValue("a header's name", name, "str")
         if not isinstance(value, bytes):
             raise InvalidValue(f"header {name!r}", value, "bytes")
+
+
+def header_block(headers: Mapping[str, bytes]) -> bytes:
+    """The block before a payload with headers; anything but bytes under str is `InvalidValue`."""
+    check_headers(headers)
     block = _encode_headers(dict(headers))
     return _LENGTH.pack(len(block)) + block
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.errors import InvalidValue
-from tailrace.log.record import Record, check_fields
+from tailrace.log.record import Record, check_fields, check_headers
 
 TIMESTAMP = pa.timestamp("ms", "UTC")
 HEADERS = pa.map_(pa.string(), pa.binary())
@@ -46,7 +46,7 @@ def from_records(records: Sequence[Record]) -> pa.RecordBatch:
         for record in records:
             check_fields(record.timestamp, record.mode, record.op)
         raise
-    maps = [list(block.items()) if block else None for block in headers] if any(headers) else None
+    maps = [_pairs(block) for block in headers] if any(headers) else None
     return pa.RecordBatch.from_arrays(
         [
             numbers[0],
@@ -59,6 +59,13 @@ def from_records(records: Sequence[Record]) -> pa.RecordBatch:
         ],
         schema=SCHEMA,
     )
+
+
+def _pairs(headers: Mapping[str, bytes] | None) -> list[tuple[str, bytes]] | None:
+    if not headers:
+        return None
+    check_headers(headers)
+    return list(headers.items())
 
 
 def records_of(batch: pa.RecordBatch) -> list[Record]:

@@ -36,7 +36,7 @@ def plan_add_storage(hub: Hub, name: str, partitions: int, *, any_count: bool) -
     after = now.added(partitions, any_count=any_count)
     shape = after.storage[-1]
     lines = (
-        f"{name}: storage {after.last} is appended, with {_partitions(partitions)} "
+        f"{name}: storage {after.last} is appended, with {_count(partitions, 'partition')} "
         f"(base {shape.base}, K {shape.k})",
         f"  pushes  still go to storage {now.pointer}, until: tailrace topic switch {name}",
         "  undo    none; a storage topic is never removed from the list",
@@ -62,8 +62,8 @@ def plan_switch(hub: Hub, name: str) -> ChangePlan:
         return ChangePlan(name, False, (line,))
     to = now.pointer + 1
     lines = (
-        f"{name}: pushes move from storage {now.pointer} ({_partitions(now.shape.partitions)}) "
-        f"to storage {to} ({_partitions(now.storage[to].partitions)})",
+        f"{name}: pushes move from storage {now.pointer} ({_count(now.shape.partitions, 'partition')}) "
+        f"to storage {to} ({_count(now.storage[to].partitions, 'partition')})",
         f"  sealed  storage {now.pointer}, for ever; consumers read it to its end first",
         "  undo    none",
     )
@@ -84,7 +84,7 @@ def plan_delete(hub: Hub, name: str) -> ChangePlan:
     shapes = topic.view.definition.storage
     lines = (
         f"{name}: deleted for ever, with {held.messages:,} messages ({held.bytes:,} bytes) in "
-        f"{_partitions(sum(shape.partitions for shape in shapes))}",
+        f"{_count(sum(shape.partitions for shape in shapes), 'partition')}",
         "  undo    none",
     )
     return ChangePlan(name, True, lines)
@@ -101,5 +101,5 @@ def _of(plan: Plan) -> ChangePlan:
     return ChangePlan(plan.topic, plan.after != plan.before, plan.lines)
 
 
-def _partitions(count: int) -> str:
-    return "1 partition" if count == 1 else f"{count:,} partitions"
+def _count(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tailrace.backend.contract import Records
 from tailrace.log.columns import FEW, HEADERS, normalise
 from tailrace.log.record import Record
 from tailrace.message import Receipt, Receipts
@@ -38,7 +37,7 @@ class Batch:
         self._settled = threading.Event()
         self._callbacks: list[tuple[Callable[[Pending], object], Pending]] = []
 
-    def records(self) -> Records:
+    def records(self) -> tuple[Record, ...] | pa.RecordBatch:
         """Its messages as records: few in a tuple, many as columns."""
         headers = self.headers
         if len(self.values) < FEW:

@@ -21,8 +21,8 @@ from tailrace.backend.contract import (
     raise_fence,
 )
 from tailrace.errors import BackendUnavailable, Conflict, Fenced, OutcomeUnknown
-from tailrace.log.columns import records_of
-from tailrace.log.record import Record
+from tailrace.log.columns import encode
+from tailrace.log.record import Record, decode_records
 from tailrace.message import Receipts
 from tailrace.topic.composite import check_name
 from tailrace.topic.reading import find_run
@@ -99,4 +99,4 @@ def producers_table(topic: str, identity: str) -> str:
 
 
 def _listed(records: Records) -> list[Record]:
-    return list(records) if isinstance(records, tuple) else records_of(records)
+    return decode_records(encode(records).data)

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.backend.contract import Records, Transaction
-from tailrace.log.columns import split
-from tailrace.log.record import Record
+from tailrace.log.columns import encode, split
+from tailrace.log.record import Encoded, Record
 from tailrace.message import Partition, Range, Receipt, Receipts
 from tailrace.topic.target import Target
 from tailrace.topic.view import View, commit_following
@@ -28,10 +28,11 @@ class Shipment:
     division.
     """
 
-    __slots__ = ("_indices", "_records")
+    __slots__ = ("_encoded", "_indices", "_records")
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: tuple[Record, ...] | pa.RecordBatch) -> None:
         self._records = records
+        self._encoded: Encoded | None = None
         self._indices: Indices = []
 
     def __len__(self) -> int:
@@ -44,8 +45,10 @@ class Shipment:
             return ((target.partitions[0], self._records),)
         if isinstance(self._records, tuple):
             return self._route_few(self._records, target)
+        if self._encoded is None:
+            self._encoded = encode(self._records)
         numbers = target.numbers_of(self._records["key"])
-        parts = split(self._records, numbers, len(target.partitions))
+        parts = split(self._encoded, numbers, len(target.partitions))
         self._indices = [indices for _, _, indices in parts]
         return tuple((target.partitions[number], rows) for number, rows, _ in parts)
 
@@ -103,7 +106,7 @@ class _Landing:
         return self._rows
 
 
-def _timestamps(records: Records) -> Times:
+def _timestamps(records: tuple[Record, ...] | pa.RecordBatch) -> Times:
     if isinstance(records, tuple):
         return [record.timestamp for record in records]
     return records["timestamp"]

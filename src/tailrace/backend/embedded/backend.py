@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from tailrace.backend.contract import Change, Transaction
 from tailrace.backend.embedded import opening
 from tailrace.backend.embedded.committer import Committer, Work
 from tailrace.backend.embedded.database import Database
+from tailrace.backend.embedded.forking import NO_FORK, begin_anew_after_fork
 from tailrace.backend.embedded.layout import Layout
 from tailrace.backend.embedded.locks import Locks
 from tailrace.backend.embedded.publisher import Parts
@@ -29,7 +29,7 @@ from tailrace.backend.embedded.tables import (
 from tailrace.backend.embedded.wake import WakeFile, WakeFollower
 from tailrace.backend.embedded.writer import Writer
 from tailrace.clock import Clock, SystemClock
-from tailrace.errors import BackendUnavailable, Error, HubClosed, InvalidValue
+from tailrace.errors import BackendUnavailable, DiskFull, Error, HubClosed, InvalidValue
 from tailrace.log.columns import encode
 from tailrace.log.disk import Disk
 from tailrace.log.segment import SEGMENT_BYTES_MAX
@@ -57,11 +57,10 @@ class EmbeddedBackend:
         self._layout = parts.layout
         self._writer = Writer(parts)
         self._committer = Committer(self._writer.carry, timeout_s)
-        self._pid = os.getpid()
         self.log = EmbeddedLog(parts.layout, self._database, lambda: self._opened().segments)
         self.table = EmbeddedTable(self._database)
         self.store = _RemovingStore(self._database, self._submit, parts.layout)
-        _OPEN.add(self)
+        begin_anew_after_fork(self)
 
     @classmethod
     def open(
@@ -98,7 +97,8 @@ class EmbeddedBackend:
         try:
             locks.lock_commit(time.monotonic() + lock_timeout_s)
             try:
-                info, gaps = _prepare(layout, disk, sync, boot, clock.now_ms())
+                with NO_FORK:
+                    info, gaps = _prepare(layout, disk, sync, boot, clock.now_ms())
             finally:
                 locks.unlock_commit()
             synchronous = opening.SYNC_POLICIES[info.sync]
@@ -131,9 +131,10 @@ class EmbeddedBackend:
         """Commit, and say where each append landed; see the contract."""
         appends = []
         for partition, records in transaction.appends:
-            if len(records) == 0:
+            encoded = encode(records)
+            if not encoded.count:
                 raise InvalidValue(f"the number of records for {partition}", 0, "1 or more")
-            appends.append((partition, encode(records)))
+            appends.append((partition, encoded))
         work = Work(
             check=lambda connection: check_transaction(connection, transaction),
             write=lambda connection: write_tables(connection, transaction),
@@ -149,13 +150,13 @@ class EmbeddedBackend:
 
     def close(self) -> None:
         """End all use. Closing again does nothing."""
-        parts, self._parts = self._parts, None
-        _OPEN.discard(self)
-        if parts is not None:
-            parts.segments.clear()
-            parts.database.close()
-            parts.wake.close()
-            parts.locks.close()
+        with self._committer.leading:
+            parts, self._parts = self._parts, None
+            if parts is not None:
+                parts.segments.clear()
+                parts.database.close()
+                parts.wake.close()
+                parts.locks.close()
 
     def _opened(self) -> Parts:
         parts = self._parts
@@ -171,11 +172,11 @@ class EmbeddedBackend:
         return self._committer.submit(work)
 
     def after_fork(self) -> None:
-        """In a forked child: nothing of the parent's locks, connections and threads is used on."""
+        """In a forked child: use nothing on that threads of the parent may have been at."""
+        self._committer.after_fork()
         if self._parts is not None:
-            self._parts.locks.reopen_after_fork()
-            self._parts.database.reopen_after_fork()
-            self._committer.reset()
+            self._parts.wake.after_fork()
+            self._parts.segments = Segments(self._layout, self._parts.disk)
 
 
 class _RemovingStore(EmbeddedStore):
@@ -189,9 +190,14 @@ class _RemovingStore(EmbeddedStore):
 
     def commit(self, change: Change) -> int:
         """Do all of it; see the contract."""
-        version = super().commit(change)
-        if change.delete:
-            _remove_strays(self._layout, self._database())
+        if not change.delete:
+            return super().commit(change)
+        try:
+            version = super().commit(change)
+        except DiskFull:
+            # By now the reserve is given up, and its room is there for what makes room.
+            version = super().commit(change)
+        _remove_strays(self._layout, self._database())
         return version
 
 
@@ -199,6 +205,7 @@ def _prepare(
     layout: Layout, disk: Disk, sync: str | None, boot: str, now_ms: int
 ) -> tuple[opening.HubInfo, list[str]]:
     """Make the hub or begin its next incarnation, under the commit lock."""
+    layout.make_room()
     database = Database(layout.database, layout.pause, synchronous="full")
     try:
         info = opening.read_info(database.writer, layout.directory)
@@ -222,14 +229,3 @@ def _remove_strays(layout: Layout, database: Database) -> None:
     listed = layout.listed_numbers()
     known = {number for (number,) in database.rows("SELECT id FROM partitions")}
     layout.remove(listed - known)
-
-
-_OPEN: weakref.WeakSet[EmbeddedBackend] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for backend in list(_OPEN):
-        backend.after_fork()
-
-
-os.register_at_fork(after_in_child=_after_fork)

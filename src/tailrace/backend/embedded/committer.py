@@ -84,10 +84,12 @@ class Committer:
     ) -> None:
         self._carry = carry
         self._timeout_s = timeout_s
-        self.reset()
+        self.after_fork()
 
-    def reset(self) -> None:
-        """Begin anew, as in a forked child, where the threads that waited are not."""
+    def after_fork(self) -> None:
+        """In a forked child, where the threads that waited are not: begin anew."""
+        self.leading = threading.RLock()
+        """Held while work is carried: with it in hand, none is under way."""
         self._mutex = threading.Lock()
         self._queue: deque[Work] = deque()
         self._led = False
@@ -131,7 +133,8 @@ class Committer:
             while not own.finished:
                 group = self._take_group()
                 try:
-                    again = list(self._carry(group, own.deadline))
+                    with self.leading:
+                        again = list(self._carry(group, own.deadline))
                 except BaseException as error:
                     for work in group:
                         work.finish(_for_others(work, own, error))

@@ -22,6 +22,8 @@ from tailrace.errors import DiskFull, IncompatibleHub
 from tailrace.message import Partition
 
 RESERVE_BYTES = 16 * 2**20
+OPENING_BYTES = 2**20
+"""What opening a hub may take, SQLite's shared memory above all."""
 
 _NETWORK_FILE_SYSTEMS = frozenset(
     (
@@ -116,6 +118,12 @@ class Layout:
             if not is_full(error):
                 raise
             raise disk_full(self.directory, error) from error
+
+    def make_room(self) -> None:
+        """Give up the reserve where nothing else is left, so that the database can be opened."""
+        left = os.statvfs(self.directory)
+        if left.f_bavail * left.f_frsize < OPENING_BYTES:
+            self.give_up_reserve()
 
     def give_up_reserve(self) -> None:
         """Free the reserve's room for commits that free more."""

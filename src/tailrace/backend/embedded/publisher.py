@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import apsw
 
 from tailrace.backend.embedded.database import Database
+from tailrace.backend.embedded.forking import NO_FORK
 from tailrace.backend.embedded.layout import Layout, disk_full, is_full
 from tailrace.backend.embedded.locks import Locks
 from tailrace.backend.embedded.segments import Segments
@@ -86,23 +87,25 @@ class Publisher:
         `make` may roll back what it began, and then nothing is committed. `happened` says,
         after a COMMIT that raised, whether it was done all the same.
         """
-        writer = self._parts.database.writer
-        try:
-            writer.execute("BEGIN IMMEDIATE")
-            make(writer)
-            self._parts.reach("commit")
-        except BaseException as error:
-            _roll_back(writer)
-            if isinstance(error, apsw.Error):
-                raise self.unavailable(error) from error
-            raise
-        if not writer.in_transaction:
-            return
-        try:
-            writer.execute("COMMIT")
-        except apsw.Error as error:
-            _roll_back(writer)
-            self._settle(error, happened)
+        with NO_FORK:
+            writer = self._parts.database.writer
+            try:
+                writer.execute("BEGIN IMMEDIATE")
+                make(writer)
+                self._parts.reach("commit")
+            except BaseException as error:
+                _roll_back(writer)
+                if isinstance(error, apsw.Error):
+                    raise self.unavailable(error) from error
+                raise
+            NO_FORK.check_whole()
+            if not writer.in_transaction:
+                return
+            try:
+                writer.execute("COMMIT")
+            except apsw.Error as error:
+                _roll_back(writer)
+                self._settle(error, happened)
 
     def checkpoint_if_due(self) -> None:
         """Move the WAL into the database where it has grown. What is committed stands anyway."""

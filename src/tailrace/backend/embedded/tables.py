@@ -100,6 +100,8 @@ class EmbeddedStore:
         ((version,),) = select(connection, _VERSION)
         for key, value in change.writes.items():
             _write_entry(connection, key, value, version)
+        if None in change.writes.values():
+            _forget_removals(connection)
         for storage in change.create:
             connection.executemany(
                 "INSERT INTO partitions(topic, storage, number) VALUES (?, ?, ?)",
@@ -189,8 +191,6 @@ def _write_entry(connection: apsw.Connection, key: str, value: bytes | None, ver
         "UPDATE store SET value = NULL, version = ? WHERE key = ? AND value IS NOT NULL",
         (version, key),
     )
-    if connection.changes():
-        _forget_removals(connection)
 
 
 def _forget_removals(connection: apsw.Connection) -> None:

@@ -66,6 +66,7 @@ class MemoryBackend:
 
 def _stored(records: Records) -> list[Record]:
     """The records as a log would give them back, refused for the same reasons."""
-    if not len(records):
+    encoded = encode(records)
+    if not encoded.count:
         raise InvalidValue("append", "no records", "one record or more")
-    return decode_records(encode(records).data)
+    return decode_records(encoded.data)

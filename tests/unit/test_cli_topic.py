@@ -1,0 +1,145 @@
+"""`tailrace topic`: what it makes, shows and changes, and what it asks before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli import CommandLine
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path / "hub")
+
+
+def test_a_created_topic_is_listed(cli: CommandLine) -> None:
+    cli.run("topic", "create", "orders", "--partitions", "6")
+    (topic,) = cli.json("topic", "list")
+    assert topic["name"] == "orders"
+    assert topic["partitions"] == 6
+    assert "orders" in cli.run("topic", "list").stdout
+
+
+@pytest.mark.parametrize(
+    ("kind", "content_type"),
+    [("json", "application/json"), ("text", "text/plain"), ("bytes", "application/octet-stream")],
+)
+def test_the_type_decides_the_content_type(cli: CommandLine, kind: str, content_type: str) -> None:
+    created = cli.json("topic", "create", "orders", "--type", kind)
+    assert created["content_type"].startswith(content_type)
+
+
+def test_creating_twice_is_an_error_unless_that_is_fine(cli: CommandLine) -> None:
+    cli.run("topic", "create", "orders")
+    assert "TopicExists" in cli.run("topic", "create", "orders", status=1).stderr
+    cli.run("topic", "create", "orders", "--exist-ok")
+
+
+def test_a_count_that_is_not_valid_is_a_usage_error_that_lists_the_valid_ones(
+    cli: CommandLine,
+) -> None:
+    error = cli.run("topic", "create", "orders", "-p", "5", status=2).stderr
+    assert error.startswith("InvalidValue: partitions is 5 · valid: 1, 2, 3 or a multiple")
+    cli.run("topic", "create", "orders", "-p", "5", "--any-count")
+
+
+def test_a_name_that_is_not_valid_is_a_usage_error(cli: CommandLine) -> None:
+    assert "InvalidName" in cli.run("topic", "create", "a b", status=2).stderr
+
+
+def test_an_unknown_topic_is_named_with_the_nearest_known_one(cli: CommandLine) -> None:
+    cli.run("topic", "create", "orders")
+    error = cli.run("topic", "show", "order", status=1).stderr
+    assert error.startswith("UnknownTopic: no topic 'order'")
+    assert "did you mean 'orders'?" in error
+
+
+def test_looking_at_a_topic_never_creates_it(cli: CommandLine) -> None:
+    cli.run("topic", "create", "orders")
+    cli.run("topic", "show", "other", status=1, env={"TAILRACE_HUB__AUTO_CREATE": "true"})
+    assert [topic["name"] for topic in cli.json("topic", "list")] == ["orders"]
+
+
+def test_a_topic_shows_its_storage_topics_and_partitions(cli: CommandLine) -> None:
+    cli.run("topic", "create", "orders")
+    cli.run("push", "orders", "1", "2", "3", "--key", "c7")
+    cli.run("topic", "scale", "orders", "12", "--yes")
+    topic = cli.json("topic", "show", "orders")
+    first, second = topic["storage"]
+    assert (first["sealed"], first["takes_pushes"], first["messages"]) == (True, False, 3)
+    assert (second["sealed"], second["takes_pushes"], second["k"]) == (False, True, 3)
+    assert second["holds"][7]["follows"] == ["orders/0.2"]
+    shown = cli.run("topic", "show", "orders", "--partitions").stdout
+    assert "takes pushes" in shown
+    assert "orders/1.11" in shown
+
+
+def test_a_key_goes_where_its_route_says(cli: CommandLine) -> None:
+    cli.run("topic", "create", "orders", "-p", "12")
+    routes = cli.json("topic", "route", "orders", "c7", "c8")
+    cli.run("push", "orders", "1", "--key", "c8")
+    assert [route["key"] for route in routes] == ["c7", "c8"]
+    assert cli.tail("orders", "-f", "%p") == [routes[1]["partition"]]
+
+
+CHANGES = [
+    ("topic", "scale", "orders", "12"),
+    ("topic", "add-storage", "orders", "8"),
+    ("topic", "switch", "orders"),
+    ("topic", "delete", "orders"),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change[1])
+def test_a_dry_run_prints_the_plan_and_changes_nothing(
+    cli: CommandLine, change: tuple[str, ...]
+) -> None:
+    cli.run("topic", "create", "orders")
+    cli.run("topic", "add-storage", "orders", "4", "--yes")
+    before = cli.json("topic", "show", "orders")
+    assert cli.run(*change, "--dry-run").stdout.startswith("orders")
+    assert cli.json(*change, "--dry-run")["changes"]
+    assert cli.json("topic", "show", "orders") == before
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change[1])
+def test_without_a_terminal_to_ask_on_a_change_needs_yes(
+    cli: CommandLine, change: tuple[str, ...]
+) -> None:
+    cli.run("topic", "create", "orders")
+    cli.run("topic", "add-storage", "orders", "4", "--yes")
+    before = cli.json("topic", "show", "orders")
+    assert "add --yes" in cli.run(*change, status=2).stderr
+    assert cli.json("topic", "show", "orders") == before
+    assert cli.json(*change, "--yes")["changes"]
+
+
+def test_scaling_to_the_same_count_has_nothing_to_do(cli: CommandLine) -> None:
+    cli.run("topic", "create", "orders")
+    assert "nothing to do" in cli.run("topic", "scale", "orders", "4").stdout
+    assert cli.json("topic", "list")[0]["storage_topics"] == 1
+
+
+def test_added_storage_takes_pushes_only_after_the_switch(cli: CommandLine) -> None:
+    cli.run("topic", "create", "orders")
+    cli.run("topic", "add-storage", "orders", "8", "--yes")
+    cli.run("push", "orders", "1")
+    cli.run("topic", "switch", "orders", "--yes")
+    cli.run("push", "orders", "2")
+    held = [storage["messages"] for storage in cli.json("topic", "show", "orders")["storage"]]
+    assert held == [1, 1]
+
+
+def test_at_the_last_storage_topic_a_switch_says_what_to_do_first(cli: CommandLine) -> None:
+    cli.run("topic", "create", "orders")
+    assert "tailrace topic add-storage orders" in cli.run("topic", "switch", "orders").stdout
+
+
+def test_a_deleted_topic_is_gone(cli: CommandLine) -> None:
+    cli.run("topic", "create", "orders")
+    cli.run("push", "orders", "1")
+    plan = cli.run("topic", "delete", "orders", "--yes").stdout
+    assert "1 message" in plan
+    assert cli.json("topic", "list") == []
