@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import repeat
 from pathlib import Path
 
+import pyarrow as pa
+
 import tailrace
 from bench import payloads
 from bench.measure import OURS, Scale, Timed, Timer, Turn, take_turns
@@ -21,6 +23,7 @@ LARGE_BATCH = 1_000
 RAW = "write of the same bytes"
 RAW_SYNCED = "write + fdatasync"
 SQLITE = "SQLite"
+UNEVEN = "tailrace, 50 to 150 B"
 
 
 def rows(scale: Scale) -> list[Row]:
@@ -35,8 +38,11 @@ def rows(scale: Scale) -> list[Row]:
 
 def _one_partition(scale: Scale, batches: int) -> Row:
     work = "append columns, 100 B, one partition, no sync"
+    small = payloads.columns(SMALL_BATCH, SMALL_BYTES)
+    uneven = payloads.uneven_columns(SMALL_BATCH, SMALL_BYTES)
     contenders = {
-        OURS: _appending(SMALL_BATCH, SMALL_BYTES, batches, partitions=1, sync="none"),
+        OURS: _appending(small, batches, partitions=1, sync="none"),
+        UNEVEN: _appending(uneven, batches, partitions=1, sync="none"),
         RAW: _writing(SMALL_BATCH, SMALL_BYTES, batches, sync=False),
         SQLITE: _inserting(SMALL_BATCH, SMALL_BYTES, batches, "NORMAL"),
     }
@@ -47,8 +53,9 @@ def _one_partition(scale: Scale, batches: int) -> Row:
 
 def _keyed(scale: Scale, batches: int) -> Row:
     work = "append columns, 100 B, keyed over 12 partitions, no sync"
+    small = payloads.columns(SMALL_BATCH, SMALL_BYTES)
     contenders = {
-        OURS: _appending(SMALL_BATCH, SMALL_BYTES, batches, partitions=12, sync="none"),
+        OURS: _appending(small, batches, partitions=12, sync="none"),
         RAW: _writing(SMALL_BATCH, SMALL_BYTES, batches, sync=False),
     }
     rates = take_turns(work, contenders, scale.rounds, Timed.CPU)
@@ -57,8 +64,9 @@ def _keyed(scale: Scale, batches: int) -> Row:
 
 def _synced(scale: Scale, batches: int) -> Row:
     work = "append columns, 1 KB, a sync for every 1 MB"
+    large = payloads.columns(LARGE_BATCH, LARGE_BYTES)
     contenders = {
-        OURS: _appending(LARGE_BATCH, LARGE_BYTES, batches, partitions=1, sync="batch"),
+        OURS: _appending(large, batches, partitions=1, sync="batch"),
         RAW_SYNCED: _writing(LARGE_BATCH, LARGE_BYTES, batches, sync=True),
         SQLITE: _inserting(LARGE_BATCH, LARGE_BYTES, batches, "FULL"),
     }
@@ -67,9 +75,7 @@ def _synced(scale: Scale, batches: int) -> Row:
     return Row(work, figures, (against(rates, RAW_SYNCED, 0.6),))
 
 
-def _appending(count: int, value_bytes: int, batches: int, *, partitions: int, sync: str) -> Turn:
-    batch = payloads.columns(count, value_bytes)
-
+def _appending(batch: pa.RecordBatch, batches: int, *, partitions: int, sync: str) -> Turn:
     def turn(directory: Path, timer: Timer) -> int:
         with tailrace.open(directory / "hub", sync=sync, settings=tailrace.HubSettings()) as hub:
             topic = hub.create_topic("log", bytes, partitions=partitions)
@@ -77,7 +83,7 @@ def _appending(count: int, value_bytes: int, batches: int, *, partitions: int, s
             with timer.running():
                 for _ in range(batches):
                     topic.append(batch)
-        return batches * count
+        return batches * batch.num_rows
 
     return turn
 

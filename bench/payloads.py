@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 TIMESTAMP_MS = 1_750_000_000_000
@@ -21,12 +22,15 @@ _SEED = 7
 
 @cache
 def columns(count: int, value_bytes: int) -> pa.RecordBatch:
-    """A batch of so many keyed records, in random bytes."""
+    """A batch of so many keyed records, all of one length."""
+    return _batch(np.full(count, value_bytes, np.int32))
+
+
+@cache
+def uneven_columns(count: int, value_bytes: int) -> pa.RecordBatch:
+    """A batch of so many keyed records of half to one and a half times that length."""
     generator = np.random.default_rng(_SEED)
-    values = generator.integers(0, 256, count * value_bytes, np.uint8)
-    keys = generator.choice(np.array(_customers(), f"S{KEY_BYTES}"), count)
-    arrays = [_binary(keys.view(np.uint8), KEY_BYTES), _binary(values, value_bytes)]
-    return pa.RecordBatch.from_arrays(arrays, names=["key", "value"])
+    return _batch(generator.integers(value_bytes // 2, value_bytes * 3 // 2, count, np.int32))
 
 
 @cache
@@ -69,7 +73,16 @@ def _customers() -> list[bytes]:
     return [f"c{number:07d}".encode() for number in range(CUSTOMERS)]
 
 
-def _binary(data: np.ndarray[tuple[int], np.dtype[np.uint8]], item_bytes: int) -> pa.Array[Any]:
-    offsets = np.arange(0, len(data) + 1, item_bytes, dtype=np.int32)
+def _batch(lengths: npt.NDArray[np.int32]) -> pa.RecordBatch:
+    generator = np.random.default_rng(_SEED)
+    values = generator.integers(0, 256, int(lengths.sum()), np.uint8)
+    keys = generator.choice(np.array(_customers(), f"S{KEY_BYTES}"), len(lengths))
+    key_lengths = np.full(len(lengths), KEY_BYTES, np.int32)
+    arrays = [_binary(keys.view(np.uint8), key_lengths), _binary(values, lengths)]
+    return pa.RecordBatch.from_arrays(arrays, names=["key", "value"])
+
+
+def _binary(data: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int32]) -> pa.Array[Any]:
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     buffers = [None, pa.py_buffer(offsets.data), pa.py_buffer(data.data)]
-    return pa.Array.from_buffers(pa.binary(), len(data) // item_bytes, buffers)
+    return pa.Array.from_buffers(pa.binary(), len(lengths), buffers)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from pathlib import Path
 
+import pyarrow as pa
+
 import tailrace
 from bench import payloads
 from bench.measure import OURS, Scale, Timed, Timer, take_turns
@@ -16,6 +18,7 @@ VALUE_BYTES = 100
 STRUCT_LOOP = "struct loop"
 SQLITE = "SQLite"
 LMDB = "LMDB"
+UNEVEN = "tailrace, 50 to 150 B"
 
 
 def rows(scale: Scale) -> list[Row]:
@@ -24,6 +27,7 @@ def rows(scale: Scale) -> list[Row]:
     reading = _Reading(scale.count(64))
     contenders = {
         OURS: reading.ours,
+        UNEVEN: reading.uneven,
         STRUCT_LOOP: reading.struct_loop,
         SQLITE: reading.sqlite,
         LMDB: reading.lmdb,
@@ -40,13 +44,19 @@ class _Reading:
         self._batches = batches
 
     def ours(self, directory: Path, timer: Timer) -> int:
+        return self._columns(directory, timer, payloads.columns(BATCH, VALUE_BYTES))
+
+    def uneven(self, directory: Path, timer: Timer) -> int:
+        return self._columns(directory, timer, payloads.uneven_columns(BATCH, VALUE_BYTES))
+
+    def _columns(self, directory: Path, timer: Timer, batch: pa.RecordBatch) -> int:
         settings = tailrace.HubSettings()
         with tailrace.open(directory / "hub", sync="none", settings=settings) as hub:
             topic = hub.create_topic("log", bytes, partitions=1)
             for _ in range(self._batches):
-                topic.append(payloads.columns(BATCH, VALUE_BYTES))
+                topic.append(batch)
             with timer.running():
-                return sum(batch.num_rows for batch in topic.batches(0, 0))
+                return sum(read.num_rows for read in topic.batches(0, 0))
 
     def struct_loop(self, directory: Path, timer: Timer) -> int:
         path = directory / "plain.log"

@@ -68,6 +68,12 @@ class Child:
         self._process.join(_ANSWER_S)
 
     @property
+    def pid(self) -> int:
+        """Its number, for signals."""
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
     def exit_code(self) -> int | None:
         """How it ended: 0 well, -9 killed, None not yet."""
         return self._process.exitcode

@@ -135,5 +135,5 @@ def test_an_order_behind_a_later_one_breaks_a_promise(hub: Path) -> None:
 
 def test_a_topic_that_was_not_scaled_breaks_a_promise(hub: Path) -> None:
     assert broken(audited(hub, LOAD, (*COUNTS, 16))) == [
-        "numbers of partitions that took orders: 4 → 12 → 8 → 16"
+        "numbers of partitions that took orders: 4 -> 12 -> 8 -> 16"
     ]

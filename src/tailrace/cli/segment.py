@@ -63,9 +63,9 @@ def _segments_table(segments: list[SegmentSummary]) -> str:
 @click.argument("place", metavar="PARTITION[@OFFSET]")
 @click.pass_obj
 def show(session: Session, place: str) -> None:
-    """Show the newest segment of a partition, or the one that holds an offset.
+    """Show a segment: its files and its newest batches.
 
-    The last column of its batches is the checksum of their bytes.
+    Without an offset it is the newest segment of the partition, else the one that holds it. The last column of its batches is the checksum of their bytes.
     """
     from tailrace.message import Partition, Position
     from tailrace.operations.segments import show_segment
@@ -111,7 +111,10 @@ def _segment_text(detail: SegmentDetail) -> str:
 @click.argument("where", required=False, shell_complete=complete_topic)
 @click.pass_obj
 def verify(session: Session, where: str | None) -> None:
-    """Read all that is committed and list what is damaged; status 1 when anything is."""
+    """Read all that is committed and list what is damaged.
+
+    The exit status is 1 when anything is.
+    """
     from tailrace.operations import segments
 
     with (

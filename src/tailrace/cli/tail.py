@@ -112,7 +112,8 @@ def tail_command(
     last = parse_edge(end or "latest") if ends else None
     with session.open_hub() as hub:
         topic, span = open_span(hub, where, first, last)
-        write = _as_json(topic) if session.output is Output.JSON else compile_format("%v" if text is None else text)
+        in_json = session.output is Output.JSON
+        write = _as_json(topic) if in_json else compile_format("%v" if text is None else text)
         try:
             _print(tail(topic, span), write, count)
         except KeyboardInterrupt:

@@ -26,7 +26,7 @@ def audited(directory: Path, load: Load, counts: Sequence[int]) -> list[Row]:
         auditor.told(*receipt)
     audit = auditor.audit()
     untold = audit.seen - audit.told + len(audit.lost)
-    steps = " → ".join(map(str, counts))
+    steps = " -> ".join(map(str, counts))
     return [
         Row(
             f"numbers of partitions that took orders: {steps}",

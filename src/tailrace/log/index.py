@@ -98,8 +98,11 @@ class IndexReader:
         self._walked_bytes = 0
         self._held: tuple[int, npt.NDArray[np.void]] | None = None
 
-    def entries(self, descriptor: int, index_bytes: int, offset: int) -> list[BatchEntry]:
-        """Entries from the one that holds `offset`, or the next, to the end of its block.
+    def entries(
+        self, descriptor: int, index_bytes: int, offset: int, bytes_max: int
+    ) -> list[BatchEntry]:
+        """Entries from the one that holds `offset`, or the next, to the one that reaches
+        `bytes_max` or to the end of its block.
 
         None past the last. `index_bytes` is the committed length. `DamagedIndex` where damage
         hides the answer: what lies before it is still found.
@@ -112,7 +115,9 @@ class IndexReader:
             rows = self._rows(descriptor, number)
             first = int(np.searchsorted(rows["base"] + rows["records"], offset, side="right"))
             if first < len(rows):
-                return [BatchEntry(*row[:-1]) for row in rows[first:].tolist()]
+                filled = int(rows["position"][first]) + bytes_max
+                last = int(np.searchsorted(rows["position"] + rows["bytes"], filled))
+                return [BatchEntry(*row[:-1]) for row in rows[first : last + 1].tolist()]
             number += 1
         if damage is not None:
             raise damage

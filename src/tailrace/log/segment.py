@@ -72,7 +72,10 @@ class Segment:
     def write(self, entry: BatchEntry, data: Buffer, positions: Positions) -> None:
         """Write a batch where its entry says. It exists only once the entry is committed."""
         self._disk.write(self._descriptor(".log"), data, entry.position)
-        absolute = (positions + np.uint32(entry.position)).astype(">u4").tobytes()
+        if entry.records == 1:
+            absolute = entry.position.to_bytes(POSITION_BYTES, "big")
+        else:
+            absolute = (positions + np.uint32(entry.position)).astype(">u4").tobytes()
         descriptor = self._descriptor(".positions", os.O_CREAT)
         self._disk.write(descriptor, absolute, entry.ordinal * POSITION_BYTES)
 
@@ -124,12 +127,12 @@ class Segment:
         self._disk.write(self._descriptor(".index", os.O_CREAT), block, index_bytes)
         return index_bytes + len(block)
 
-    def folded(self, index_bytes: int, offset: int) -> list[BatchEntry]:
-        """Folded entries from the one that holds `offset` on, as many as one block has; [] past
-        the last."""
+    def folded(self, index_bytes: int, offset: int, bytes_max: int) -> list[BatchEntry]:
+        """Folded entries from the one that holds `offset` on, of one block, up to the one that
+        reaches `bytes_max`; [] past the last."""
         descriptor = self._descriptor(".index")
         with self._walking:
-            return self._index.entries(descriptor, index_bytes, offset)
+            return self._index.entries(descriptor, index_bytes, offset, bytes_max)
 
     def _positions(self, first: BatchEntry, count: int) -> Positions | None:
         """Where `count` records begin, counted from the first batch, if that is kept."""

@@ -61,9 +61,10 @@ def plan_switch(hub: Hub, name: str) -> ChangePlan:
         )
         return ChangePlan(name, False, (line,))
     to = now.pointer + 1
+    before, after = now.shape.partitions, now.storage[to].partitions
     lines = (
-        f"{name}: pushes move from storage {now.pointer} ({_count(now.shape.partitions, 'partition')}) "
-        f"to storage {to} ({_count(now.storage[to].partitions, 'partition')})",
+        f"{name}: pushes move from storage {now.pointer} ({_count(before, 'partition')}) "
+        f"to storage {to} ({_count(after, 'partition')})",
         f"  sealed  storage {now.pointer}, for ever; consumers read it to its end first",
         "  undo    none",
     )
@@ -82,9 +83,10 @@ def plan_delete(hub: Hub, name: str) -> ChangePlan:
     topic = find_topic(hub, name)
     held: Held = held_by_topic(hub, topic)
     shapes = topic.view.definition.storage
+    partitions = sum(shape.partitions for shape in shapes)
     lines = (
-        f"{name}: deleted for ever, with {held.messages:,} messages ({held.bytes:,} bytes) in "
-        f"{_count(sum(shape.partitions for shape in shapes), 'partition')}",
+        f"{name}: deleted for ever, with {_count(held.messages, 'message')} "
+        f"({_count(held.bytes, 'byte')}) in {_count(partitions, 'partition')}",
         "  undo    none",
     )
     return ChangePlan(name, True, lines)

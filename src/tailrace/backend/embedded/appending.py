@@ -4,8 +4,8 @@ exist."""
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -13,11 +13,13 @@ from tailrace.log.index import BatchEntry
 from tailrace.log.record import Encoded
 from tailrace.log.segment import SEGMENT_BYTES_MAX
 
-_TAIL_COLUMNS = "id, sealed, next_offset, end_offset, segment, bytes, records, entries"
+_SELECT_TAIL = (
+    "SELECT id, sealed, next_offset, end_offset, segment, bytes, records, entries"
+    " FROM partitions WHERE id = ?"
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Tail:
+class Tail(NamedTuple):
     """Where a partition ends: its row in `hub.db`. No `segment` means that the next append begins
     one."""
 
@@ -31,10 +33,10 @@ class Tail:
     entries: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Placement:
     """One batch at its place: in the segment that begins at `segment`, which it begins itself if
-    `rolls`."""
+    `rolls`. Its entry gets the checksum when the bytes are stamped."""
 
     before: Tail
     after: Tail
@@ -46,52 +48,42 @@ class Placement:
 
 def read_tail(connection: apsw.Connection, number: int) -> Tail | None:
     """The tail of the partition with this number, or None when it is deleted."""
-    row: tuple[Any, ...] | None = connection.execute(
-        f"SELECT {_TAIL_COLUMNS} FROM partitions WHERE id = ?", (number,)
-    ).fetchone()
+    row: tuple[Any, ...] | None = connection.execute(_SELECT_TAIL, (number,)).fetchone()
     return None if row is None else Tail(*row)
 
 
 def place(tail: Tail, encoded: Encoded, segment_bytes: int, now_ms: int) -> Placement:
     """Put a batch at the tail, or into a new segment where it would carry the segment over its
     size."""
-    size = len(encoded.data)
+    size, count = len(encoded.data), encoded.count
     base = tail.next_offset
     limit = min(segment_bytes, SEGMENT_BYTES_MAX)
     rolls = tail.segment is None or (tail.bytes > 0 and tail.bytes + size > limit)
     segment = base if rolls or tail.segment is None else tail.segment
     position = 0 if rolls else tail.bytes
     ordinal = 0 if rolls else tail.records
-    entry = BatchEntry(
-        base=base,
-        records=encoded.count,
-        ordinal=ordinal,
-        position=position,
-        bytes=size,
-        first_timestamp=encoded.first_timestamp,
-        last_timestamp=encoded.last_timestamp,
-        appended_ms=now_ms,
-        crc=0,
-    )
-    end = base + encoded.count
+    first, last = encoded.first_timestamp, encoded.last_timestamp
+    entry = BatchEntry(base, count, ordinal, position, size, first, last, now_ms, crc=0)
+    end = base + count
     after = Tail(
-        number=tail.number,
-        sealed=tail.sealed,
+        tail.number,
+        tail.sealed,
         next_offset=end,
         end_offset=end,
         segment=segment,
         bytes=position + size,
-        records=ordinal + encoded.count,
+        records=ordinal + count,
         entries=tail.entries + 1,
     )
     return Placement(tail, after, segment, rolls, entry, encoded)
 
 
-def stamped(placement: Placement) -> tuple[Placement, Any]:
-    """The batch with its offsets written in, and the placement with the checksum of those bytes."""
-    data = placement.encoded.stamp(placement.entry.base)
-    entry = placement.entry._replace(crc=zlib.crc32(data))
-    return replace(placement, entry=entry), data
+def stamp(placement: Placement) -> memoryview:
+    """The batch with its offsets written in; the placement's entry gets the checksum of it."""
+    entry = placement.entry
+    data = placement.encoded.stamp(entry.base)
+    placement.entry = BatchEntry(*entry[:-1], crc=zlib.crc32(data))
+    return data
 
 
 def commit_rows(connection: apsw.Connection, placement: Placement) -> bool:
@@ -102,17 +94,7 @@ def commit_rows(connection: apsw.Connection, placement: Placement) -> bool:
         "UPDATE partitions SET next_offset = ?, end_offset = ?, segment = ?, bytes = ?,"
         " records = ?, entries = ?"
         " WHERE id = ? AND sealed = 0 AND next_offset = ? AND segment IS ?",
-        (
-            *(
-                after.next_offset,
-                after.end_offset,
-                after.segment,
-                after.bytes,
-                after.records,
-                after.entries,
-            ),
-            *(after.number, before.next_offset, before.segment),
-        ),
+        (*after[2:], after.number, before.next_offset, before.segment),
     )
     if connection.changes() != 1:
         return False

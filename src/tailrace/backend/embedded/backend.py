@@ -59,7 +59,7 @@ class EmbeddedBackend:
         self._committer = Committer(self._writer.carry, timeout_s)
         self.log = EmbeddedLog(parts.layout, self._database, lambda: self._opened().segments)
         self.table = EmbeddedTable(self._database)
-        self.store = _RemovingStore(self._database, self._submit, parts.layout)
+        self.store = _RemovingStore(self._database, self._submit, parts.layout, parts.segments)
         begin_anew_after_fork(self)
 
     @classmethod
@@ -183,10 +183,15 @@ class _RemovingStore(EmbeddedStore):
     """The store, which also removes the files of what a change deleted."""
 
     def __init__(
-        self, database: Callable[[], Database], submit: Callable[[Work], Any], layout: Layout
+        self,
+        database: Callable[[], Database],
+        submit: Callable[[Work], Any],
+        layout: Layout,
+        segments: Segments,
     ) -> None:
         super().__init__(database, submit, layout.directory)
         self._layout = layout
+        self._segments = segments
 
     def commit(self, change: Change) -> int:
         """Do all of it; see the contract."""
@@ -197,6 +202,7 @@ class _RemovingStore(EmbeddedStore):
         except DiskFull:
             # By now the reserve is given up, and its room is there for what makes room.
             version = super().commit(change)
+        self._segments.clear()
         _remove_strays(self._layout, self._database())
         return version
 

@@ -64,7 +64,7 @@ class Work:
     @property
     def size_bytes(self) -> int:
         """What it adds to its group."""
-        return sum(len(encoded.data) for _, encoded in self.appends)
+        return sum([len(encoded.data) for _, encoded in self.appends])
 
     def finish(self, error: BaseException | None = None) -> None:
         """Settle the outcome and wake whoever waits for it."""
@@ -108,9 +108,13 @@ class Committer:
                 work.turn.acquire()
         if leads or self._await_turn(work):
             self._lead(work)
-        if work.error is not None:
-            raise work.error
-        return work.result
+        error, work.error = work.error, None
+        if error is None:
+            return work.result
+        try:
+            raise error
+        finally:
+            del error  # else it and its frames, with the segments they have open, live on
 
     def _await_turn(self, work: Work) -> bool:
         """Wait until the work is finished (False) or its thread is to lead (True)."""
@@ -141,8 +145,9 @@ class Committer:
                     if not isinstance(error, Exception):
                         raise
                     continue
-                with self._mutex:
-                    self._queue.extendleft(reversed(again))
+                if again:
+                    with self._mutex:
+                        self._queue.extendleft(reversed(again))
         finally:
             self._hand_over()
 

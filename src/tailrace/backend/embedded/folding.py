@@ -22,17 +22,10 @@ FOLD_COUNT = 4096
 index."""
 
 
-def fold_if_due(
-    parts: Parts,
-    publisher: Publisher,
-    partition: Partition,
-    number: int,
-    entries: int,
-    deadline: float,
+def fold(
+    parts: Parts, publisher: Publisher, partition: Partition, number: int, deadline: float
 ) -> None:
-    """Fold once, if a partition has too many entries. The caller holds its lock."""
-    if entries <= FOLD_ABOVE:
-        return
+    """Fold the oldest entries of a partition once. The caller holds its lock."""
     try:
         _fold(parts, publisher, partition, number, deadline)
     except (OSError, apsw.Error, BackendUnavailable):
@@ -61,7 +54,7 @@ def _fold(
     publisher.sync((segment.sync, segment.sync_index))
     parts.reach("fold-written")
 
-    def fold(connection: apsw.Connection) -> None:
+    def remove(connection: apsw.Connection) -> None:
         connection.execute(
             "DELETE FROM entries WHERE partition = ? AND base <= ?", (number, entries[-1].base)
         )
@@ -73,5 +66,5 @@ def _fold(
             "UPDATE partitions SET entries = entries - ? WHERE id = ?", (len(entries), number)
         )
 
-    publisher.change(fold, deadline)
+    publisher.change(remove, deadline)
     parts.reach("folded")

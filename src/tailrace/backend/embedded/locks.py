@@ -22,6 +22,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 from tailrace.backend.embedded.forking import begin_anew_after_fork
@@ -197,5 +198,6 @@ _COMMIT = -1
 """Stands for the commit lock where a partition's number would."""
 
 
+@lru_cache(maxsize=4096)
 def _range(kind: int, slot: int) -> bytes:
     return _FLOCK.pack(kind, os.SEEK_SET, slot * _SLOT_BYTES, _SLOT_BYTES, 0)

@@ -180,7 +180,7 @@ class EmbeddedLog:
         base = _segment_at(connection, number, start)
         while base is not None and start < stop:
             segment = self._segments().get(partition, number, base)
-            entries = self._entries(connection, partition, number, segment, start)
+            entries = self._entries(connection, partition, number, segment, start, bytes_max)
             if entries:
                 if entries[0].base >= stop:
                     return _Found(None, [], stop)
@@ -196,9 +196,10 @@ class EmbeddedLog:
         number: int,
         segment: Segment,
         start: int,
+        bytes_max: int,
     ) -> list[BatchEntry]:
         """Entries of the segment from the one that holds `start`, or the next, on: folded, else
-        live."""
+        live. They end with the one that reaches `bytes_max`."""
         ((index_bytes,),) = select(
             connection,
             "SELECT index_bytes FROM segments WHERE partition = ? AND base = ?",
@@ -206,22 +207,29 @@ class EmbeddedLog:
         )
         if index_bytes:
             try:
-                folded = segment.folded(index_bytes, start)
+                folded = segment.folded(index_bytes, start, bytes_max)
             except DamagedIndex as damage:
                 end = damage.next_offset or _folded_end(connection, number, segment.base)
                 file = str(segment.log_path.with_suffix(".index"))
                 raise CorruptBatch(str(partition), start, end - 1, file, damage.reason) from damage
             if folded:
                 return folded
-        rows = select(
-            connection,
+        rows = connection.execute(
             "SELECT base, records, ordinal, position, bytes, first_timestamp, last_timestamp,"
             " appended_ms, crc FROM entries WHERE partition = ?1 AND segment = ?3 AND base >="
             " coalesce((SELECT max(base) FROM entries WHERE partition = ?1 AND base <= ?2), 0)"
             " AND base + records > ?2 ORDER BY base LIMIT ?4",
             (number, start, segment.base, _ENTRIES_MAX),
         )
-        return [BatchEntry(*row) for row in rows]
+        entries: list[BatchEntry] = []
+        size = 0
+        for row in rows:
+            entries.append(BatchEntry(*row))
+            size += entries[-1].bytes
+            if size >= bytes_max:
+                break
+        rows.close()
+        return entries
 
     def _decode(self, partition: Partition, found: _Found, start: int, end: int | None) -> Chunk:
         assert found.segment is not None

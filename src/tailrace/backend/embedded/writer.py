@@ -25,14 +25,14 @@ from tailrace.backend.embedded.appending import (
     commit_rows,
     place,
     read_tail,
-    stamped,
+    stamp,
 )
 from tailrace.backend.embedded.committer import Work
 from tailrace.backend.embedded.database import select
-from tailrace.backend.embedded.folding import fold_if_due
+from tailrace.backend.embedded.folding import FOLD_ABOVE, fold
 from tailrace.backend.embedded.forking import NO_FORK
 from tailrace.backend.embedded.publisher import Parts, Publisher, touch
-from tailrace.errors import Error, Sealed, UnknownTopic
+from tailrace.errors import DiskFull, Error, Sealed, UnknownTopic
 from tailrace.log.segment import Segment
 from tailrace.message import Partition, Range
 
@@ -87,7 +87,7 @@ class Writer:
             try:
                 work.check(writer)
                 if not room:
-                    self._parts.layout.keep_reserve()
+                    self._keep_reserve()
                     room = True
                 wanted = {partition: self._number(partition) for partition, _ in work.appends}
             except Error as error:
@@ -95,6 +95,14 @@ class Writer:
             else:
                 numbers |= wanted
         return numbers
+
+    def _keep_reserve(self) -> None:
+        try:
+            self._parts.layout.keep_reserve()
+        except DiskFull:
+            # Segments that others have deleted take room as long as this process has them open.
+            self._parts.segments.clear()
+            self._parts.layout.keep_reserve()
 
     def _number(self, partition: Partition) -> int:
         number = self._numbers.get(partition)
@@ -186,8 +194,9 @@ class Writer:
                         directories.update(segment.directory.parents[:_HUB_DEPTH])
                 found |= segment.log_bytes() > placement.entry.position
         # Synced also where they exist: whoever made them may have been killed before its sync.
-        disk = self._parts.disk
-        self._publisher.sync(partial(disk.sync_directory, path) for path in directories)
+        if directories:
+            disk = self._parts.disk
+            self._publisher.sync(partial(disk.sync_directory, path) for path in directories)
         return found
 
     def _segment(self, partition: Partition, placement: Placement) -> Segment:
@@ -197,9 +206,8 @@ class Writer:
         parts = self._parts
         written: dict[int, Segment] = {}
         for work, placements in placed.items():
-            for number, (partition, _) in enumerate(work.appends):
-                placement, data = stamped(placements[number])
-                placements[number] = placement
+            for (partition, _), placement in zip(work.appends, placements, strict=True):
+                data = stamp(placement)
                 segment = self._segment(partition, placement)
                 if placement.rolls and placement.before.segment is not None:
                     self._close_segment(partition, placement.before)
@@ -216,16 +224,14 @@ class Writer:
         self._publisher.sync((full.sync, full.sync_positions))
 
     def _fold(self, placed: dict[Work, list[Placement]], deadline: float) -> None:
-        tails = {
-            partition: placement.after
+        crowded = {
+            partition: placement.after.number
             for work, placements in placed.items()
             for (partition, _), placement in zip(work.appends, placements, strict=True)
-            if work.finished and work.error is None
+            if placement.after.entries > FOLD_ABOVE and work.finished and work.error is None
         }
-        for partition, tail in tails.items():
-            fold_if_due(
-                self._parts, self._publisher, partition, tail.number, tail.entries, deadline
-            )
+        for partition, number in crowded.items():
+            fold(self._parts, self._publisher, partition, number, deadline)
 
     def _publish(
         self,

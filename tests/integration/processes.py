@@ -1,0 +1,95 @@
+"""Processes that stop themselves at a named point, and are watched and continued by a test."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.integration.children import Child, Report
+
+STATE_S = 60.0
+"""How long a process may take to stop or to die once it was told to, on a busy machine."""
+
+
+class Stopped(NamedTuple):
+    """A process stops itself at this point, right after it has said so."""
+
+    point: str
+    pid: int
+
+
+class StopAt:
+    """The `reach` of a backend in a child that stops itself, once, at the point it is set to."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self.point: str | None = None
+
+    def __call__(self, point: str) -> None:
+        if point == self.point:
+            self.point = None
+            self._report(Stopped(point, os.getpid()))
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def await_stop(child: Child) -> Stopped:
+    """Wait until the child has stopped itself, and say where."""
+    stopped = child.next_report()
+    assert isinstance(stopped, Stopped), stopped
+    _await_state(stopped.pid, "T")
+    return stopped
+
+
+@contextmanager
+def continued_after(stopped: Stopped) -> Iterator[None]:
+    """Whatever happens inside, the process goes on afterwards."""
+    try:
+        yield
+    finally:
+        os.kill(stopped.pid, signal.SIGCONT)
+
+
+def stop(pid: int) -> Stopped:
+    """Stop a process wherever it is, and return when it has stopped."""
+    os.kill(pid, signal.SIGSTOP)
+    _await_state(pid, "T")
+    return Stopped("anywhere", pid)
+
+
+def kill_now(pid: int) -> None:
+    """End a process, which may be nobody's child any more, as by `kill -9`."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process is there and not only waiting to be buried."""
+    return _state(pid) not in ("", "Z", "X")
+
+
+def await_death(pid: int) -> None:
+    """Return when the process is gone, or waits to be buried, and its locks with it."""
+    deadline = time.monotonic() + STATE_S
+    while is_alive(pid):
+        assert time.monotonic() < deadline, f"process {pid} does not die"
+        time.sleep(0.001)
+
+
+def _await_state(pid: int, state: str) -> None:
+    deadline = time.monotonic() + STATE_S
+    while (found := _state(pid)) != state:
+        assert time.monotonic() < deadline, f"process {pid} is in state {found!r}, not {state!r}"
+        time.sleep(0.001)
+
+
+def _state(pid: int) -> str:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return stat.rpartition(")")[2].split()[0]

@@ -1,0 +1,190 @@
+"""Locks between processes. Each `Locks` has open files of its own, so two of them are as good as
+two processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tailrace.backend.embedded.locks import Locks
+from tailrace.errors import BackendUnavailable
+from tests.integration.children import Child, Report
+from tests.integration.processes import await_death, kill_now
+from tests.scale import count
+
+pytestmark = pytest.mark.part("fences")
+
+SLOT = 7
+LONG_S = 60.0
+SHORT_S = 0.05
+
+
+class _Hub:
+    """The lock files of a hub, and all who have opened them."""
+
+    def __init__(self, directory: Path) -> None:
+        self._files = directory / "partitions", directory / "commit"
+        self._opened: list[Locks] = []
+
+    def open(self) -> Locks:
+        self._opened.append(Locks(*self._files))
+        return self._opened[-1]
+
+    def close(self) -> None:
+        for locks in self._opened:
+            locks.close()
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[_Hub]:
+    opened = _Hub(tmp_path)
+    yield opened
+    opened.close()
+
+
+@contextmanager
+def _held(locks: Locks, wait_s: float = LONG_S) -> Iterator[None]:
+    locks.lock_partition(SLOT, time.monotonic() + wait_s, "partition 7")
+    try:
+        yield
+    finally:
+        locks.unlock_partition(SLOT)
+
+
+def _is_free(locks: Locks) -> bool:
+    try:
+        with _held(locks, 0.0):
+            return True
+    except BackendUnavailable:
+        return False
+
+
+def _give_up(locks: Locks) -> None:
+    with pytest.raises(BackendUnavailable), _held(locks, SHORT_S):
+        pass
+
+
+def test_a_lock_that_is_held_names_its_holder_to_who_gives_up(hub: _Hub) -> None:
+    with (
+        _held(hub.open()),
+        pytest.raises(BackendUnavailable, match=rf"partition 7 .* process {os.getpid()} holds it"),
+        _held(hub.open(), SHORT_S),
+    ):
+        pass
+
+
+def test_the_commit_lock_excludes_and_names_its_holder(hub: _Hub) -> None:
+    holder, other = hub.open(), hub.open()
+    holder.lock_commit(time.monotonic())
+    with pytest.raises(BackendUnavailable, match=rf"commit lock .* process {os.getpid()} holds"):
+        other.lock_commit(time.monotonic() + SHORT_S)
+    holder.unlock_commit()
+    other.lock_commit(time.monotonic() + LONG_S)
+    other.unlock_commit()
+
+
+def test_partitions_are_locked_one_by_one(hub: _Hub) -> None:
+    with _held(hub.open()):
+        other = hub.open()
+        for neighbour in (SLOT - 1, SLOT + 1):
+            other.lock_partition(neighbour, time.monotonic(), "a neighbour")
+
+
+def test_a_lock_that_was_given_up_on_is_let_go_of_when_it_comes(hub: _Hub) -> None:
+    holder, impatient, third = hub.open(), hub.open(), hub.open()
+    with _held(holder):
+        _give_up(impatient)
+    with _held(third):
+        pass
+
+
+def test_a_lock_that_was_given_up_on_is_adopted_by_who_asks_again(hub: _Hub) -> None:
+    holder, impatient, third = hub.open(), hub.open(), hub.open()
+    with _held(holder):
+        _give_up(impatient)
+        _give_up(impatient)
+        threading.Timer(SHORT_S, holder.unlock_partition, (SLOT,)).start()
+        with _held(impatient):
+            assert not _is_free(third)
+    with _held(third):
+        assert not _is_free(holder)
+
+
+def test_asking_again_at_the_instant_a_lock_comes_never_makes_two_holders(hub: _Hub) -> None:
+    holder, impatient, third = hub.open(), hub.open(), hub.open()
+    for number in range(count("adoptions", test=300, soak=20_000)):
+        with _held(holder):
+            with pytest.raises(BackendUnavailable), _held(impatient, 0.0):
+                pass
+        with _held(impatient):
+            assert not _is_free(third), f"round {number}"
+
+
+def test_who_is_interrupted_while_it_waits_keeps_no_lock(hub: _Hub) -> None:
+    holder, interrupted, third = hub.open(), hub.open(), hub.open()
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with _held(holder):
+            signal.setitimer(signal.ITIMER_REAL, SHORT_S)
+            with pytest.raises(KeyboardInterrupt), _held(interrupted):
+                pass
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    with _held(third):
+        pass
+
+
+def test_a_lock_that_comes_after_its_locks_were_closed_releases_nobody_else_s(
+    tmp_path: Path,
+) -> None:
+    files = tmp_path / "partitions", tmp_path / "commit"
+    holder, third = Locks(*files), Locks(*files)
+    closed = Locks(*files)
+    with _held(holder):
+        _give_up(closed)
+        closed.close()
+        reopened = Locks(*files)  # with the numbers of the files that were closed
+        waiting = threading.Timer(SHORT_S, holder.unlock_partition, (SLOT,))
+        waiting.start()
+        with _held(reopened):
+            waiting.join()
+            for thread in threading.enumerate():
+                if thread.name == "tailrace-lock":
+                    thread.join(SHORT_S)
+            assert not _is_free(third)
+    for locks in (holder, third, reopened):
+        locks.close()
+
+
+def _hold_for_ever(report: Report, files: tuple[Path, Path]) -> None:
+    locks = Locks(*files)
+    locks.lock_partition(SLOT, time.monotonic(), "partition 7")
+    locks.lock_commit(time.monotonic())
+    report("held")
+    signal.pause()
+
+
+def test_the_locks_of_a_killed_process_are_free_at_once(tmp_path: Path) -> None:
+    files = tmp_path / "partitions", tmp_path / "commit"
+    child = Child(_hold_for_ever, files)
+    assert child.next_report() == "held"
+    locks = Locks(*files)
+    with pytest.raises(BackendUnavailable, match=f"process {child.pid} holds it"):
+        locks.lock_partition(SLOT, time.monotonic() + SHORT_S, "partition 7")
+    kill_now(child.pid)
+    await_death(child.pid)
+    with _held(locks, 5.0):
+        locks.lock_commit(time.monotonic())
+    locks.close()

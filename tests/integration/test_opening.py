@@ -1,0 +1,136 @@
+"""What cannot be opened as a hub is refused with the reason, and left as it was."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tailrace.backend.embedded import EmbeddedBackend, layout
+from tailrace.errors import BackendUnavailable, Error, IncompatibleHub, InvalidValue
+from tests.contract.records import P0, append, create, values
+from tests.integration.children import Child, Report
+
+pytestmark = pytest.mark.part("log")
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Path:
+    directory = tmp_path / "hub"
+    with closing(EmbeddedBackend.open(directory, sync="none")) as backend:
+        create(backend)
+        append(backend, P0, b"kept")
+    return directory
+
+
+def _open_as_nobody(report: Report, directory: Path) -> None:
+    os.setgroups([])
+    os.setgid(NOBODY)
+    os.setuid(NOBODY)
+    try:
+        EmbeddedBackend.open(directory)
+    except Error as error:
+        report(error)
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o755], ids=["unreadable", "read-only"])
+def test_a_directory_without_permission_is_refused_and_works_again_with_it(
+    mode: int, hub: Path
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root may become another user")
+    for parent in hub.parents[:3]:
+        parent.chmod(0o755)
+    hub.chmod(mode)
+    error = Child(_open_as_nobody, hub).next_report()
+    assert isinstance(error, BackendUnavailable)
+    assert str(hub) in str(error)
+    assert "Permission denied" in str(error)
+    hub.chmod(0o700)
+    with closing(EmbeddedBackend.open(hub)) as backend:
+        append(backend, P0, b"again")
+        assert values(backend, P0) == [b"kept", b"again"]
+
+
+def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("precious")
+    for path in (file, file / "below"):
+        with pytest.raises(IncompatibleHub, match="is a file"):
+            EmbeddedBackend.open(path)
+    assert file.read_text() == "precious"
+
+
+def test_a_hub_of_a_newer_format_is_refused_and_named(hub: Path) -> None:
+    connection = apsw.Connection(str(hub / "hub.db"))
+    connection.execute("UPDATE meta SET value = 99 WHERE name = 'format'")
+    connection.close()
+    with pytest.raises(IncompatibleHub, match="format 99.* knows up to 1"):
+        EmbeddedBackend.open(hub)
+    connection = apsw.Connection(str(hub / "hub.db"))
+    connection.execute("UPDATE meta SET value = 1 WHERE name = 'format'")
+    connection.close()
+    with closing(EmbeddedBackend.open(hub)) as backend:
+        assert values(backend, P0) == [b"kept"]
+
+
+def test_a_directory_that_is_no_hub_is_refused_and_nothing_is_put_into_it(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(IncompatibleHub, match="not a hub and not empty"):
+        EmbeddedBackend.open(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_database_that_is_none_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "hub.db").write_bytes(b"this is no database" * 100)
+    with pytest.raises(BackendUnavailable, match="file is not a database"):
+        EmbeddedBackend.open(tmp_path)
+    assert (tmp_path / "hub.db").read_bytes() == b"this is no database" * 100
+
+
+@pytest.mark.parametrize("kind", ["nfs4", "cifs", "fuse.sshfs"])
+def test_a_network_file_system_is_refused_and_named(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layout, "_file_system", lambda _: kind)
+    with pytest.raises(IncompatibleHub, match=rf"network file system \({kind}\)"):
+        EmbeddedBackend.open(tmp_path / "hub")
+
+
+def test_the_file_system_of_this_directory_is_known(tmp_path: Path) -> None:
+    assert layout._file_system(Path("/proc")) == "proc"
+    assert layout._file_system(tmp_path) != ""
+
+
+def test_another_sync_policy_than_the_stored_one_is_refused(hub: Path) -> None:
+    with pytest.raises(InvalidValue, match="set when it is made"):
+        EmbeddedBackend.open(hub, sync="batch")
+    with pytest.raises(InvalidValue, match="batch or none"):
+        EmbeddedBackend.open(hub, sync="sometimes")
+    EmbeddedBackend.open(hub, sync="none").close()
+
+
+def _die_while_opening(report: Report, directory: Path) -> None:
+    EmbeddedBackend.open(directory, sync="none").close()
+    report("open")
+    for _ in range(1000):
+        EmbeddedBackend.open(directory, sync="none").close()
+
+
+def test_a_process_killed_while_it_makes_or_opens_a_hub_leaves_one_that_opens(
+    tmp_path: Path,
+) -> None:
+    for number in range(10):
+        directory = tmp_path / str(number)
+        child = Child(_die_while_opening, directory)
+        list(child.reports_for(0.003 * number))
+        list(child.kill())
+        with closing(EmbeddedBackend.open(directory, sync="none")) as backend:
+            create(backend)
+            append(backend, P0, b"a")
+            assert values(backend, P0) == [b"a"]

@@ -1,0 +1,118 @@
+"""`tailrace status`, `hub info`, `segment`: what is well, what is not, and what helps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tailrace.operations import hub_info, status
+from tests.cli import CommandLine
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    cli = CommandLine(tmp_path / "hub")
+    cli.run("topic", "create", "orders", "-p", "1")
+    cli.run("push", "orders", *map(str, range(100)))
+    return cli
+
+
+def records_file(cli: CommandLine) -> Path:
+    (file,) = cli.hub.glob("topics/orders/*/*.log")
+    return file
+
+
+def test_a_hub_that_is_well_says_what_it_holds(cli: CommandLine) -> None:
+    assert cli.run("status").stdout.startswith("well: 1 topic, 100 messages")
+    found = cli.json("status")
+    assert found["well"]
+    assert found["problems"] == []
+    assert found["hub"]["messages"] == 100
+
+
+def test_a_file_that_is_gone_is_not_well(cli: CommandLine) -> None:
+    records_file(cli).unlink()
+    found = cli.run("status", status=4).stdout
+    assert found.startswith("NOT WELL")
+    assert "is gone" in found
+    assert "tailrace segment verify orders/0.0" in found
+    assert not cli.json("status", status=4)["well"]
+
+
+def test_a_file_that_ends_early_is_not_well(cli: CommandLine) -> None:
+    file = records_file(cli)
+    file.write_bytes(file.read_bytes()[:-10])
+    assert "ends 10 bytes early" in cli.run("status", status=4).stdout
+
+
+def test_a_reserve_that_was_given_up_is_not_well(cli: CommandLine) -> None:
+    (cli.hub / "hub.reserve").unlink()
+    assert "hub.reserve" in cli.run("status", status=4).stdout
+
+
+def test_a_disk_that_is_nearly_full_is_not_well(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub_info, "disk_usage", lambda _directory: (1 << 20, 99))
+    assert "99 % full, 1 MB free" in cli.run("status", status=4).stdout
+
+
+def test_a_write_ahead_log_that_never_starts_over_is_not_well(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status, "WAL_BYTES_MAX", 100)
+    assert "hub.db-wal" in cli.run("status", status=4).stdout
+
+
+def test_hub_info_says_what_the_hub_is(cli: CommandLine) -> None:
+    info = cli.json("hub", "info")
+    assert (info["format"], info["sync"], info["topics"]) == (1, "batch", 1)
+    assert "on disk when acknowledged" in cli.run("hub", "info").stdout
+
+
+def test_segments_are_listed_and_shown(cli: CommandLine) -> None:
+    (segment,) = cli.json("segment", "list", "orders")
+    assert (segment["partition"], segment["base"], segment["end"]) == ("orders/0.0", 0, 100)
+    assert cli.json("segment", "list") == cli.json("segment", "list", "orders/0.0") == [segment]
+    shown = cli.json("segment", "show", "orders/0.0@42")
+    assert shown["segment"] == segment
+    assert {Path(file["path"]).suffix for file in shown["files"]} == {".log", ".positions"}
+    assert shown["newest"][-1]["last"] == 99
+    assert "CRC-32" in cli.run("segment", "show", "orders/0.0").stdout
+
+
+def test_a_segment_of_no_record_is_an_error(cli: CommandLine) -> None:
+    assert "OutOfRange" in cli.run("segment", "show", "orders/0.0@100", status=1).stderr
+    assert "InvalidValue" in cli.run("segment", "show", "orders/0.9", status=2).stderr
+    assert "InvalidValue" in cli.run("segment", "show", "orders", status=2).stderr
+
+
+def test_verify_finds_whole_what_is_whole(cli: CommandLine) -> None:
+    assert cli.run("segment", "verify").stdout.startswith("whole: 100 messages")
+    assert cli.json("segment", "verify", "orders")["damages"] == []
+
+
+def test_verify_names_a_flipped_bit(cli: CommandLine) -> None:
+    file = records_file(cli)
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    found = cli.json("segment", "verify", status=1)
+    (damage,) = found["damages"]
+    assert damage["partition"] == "orders/0.0"
+    assert damage["file"] == str(file)
+    assert "checksum" in damage["reason"]
+    assert cli.run("segment", "verify", "orders/0.0", status=1).stdout.startswith(
+        "DAMAGED: 1 place"
+    )
+
+
+def test_verify_names_a_file_that_is_gone_and_goes_on(cli: CommandLine) -> None:
+    cli.run("topic", "create", "other", "-p", "1")
+    cli.run("push", "other", "1")
+    records_file(cli).unlink()
+    found = cli.json("segment", "verify", status=1)
+    (damage,) = found["damages"]
+    assert (damage["first"], damage["last"], damage["reason"]) == (0, 99, "the file is gone")
+    assert found["messages"] == 101
