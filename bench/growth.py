@@ -97,7 +97,7 @@ def _size(path: Path, count: int, grown_bytes: int) -> Row:
         f"hub.db {quantity(database)}B, its WAL {quantity((path / 'hub.db-wal').stat().st_size)}B",
     )
     goals = (
-        Goal("open, push and close", median(seconds), 1.0, Sense.AT_MOST, "s"),
+        Goal("open, push and close", median(seconds), 1.0, Sense.AT_MOST, " s"),
         Goal("hub.db", database, 4e6, Sense.AT_MOST, "B"),
         Goal("memory taken by the pushes", grown_bytes, 32e6, Sense.AT_MOST, "B"),
     )

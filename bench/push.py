@@ -22,6 +22,15 @@ SQLITE = "SQLite"
 LMDB = "LMDB"
 PIPELINED_RATE = 200_000
 
+MANY_REASON = (
+    "to take 1000 pairs apart, check them and encode them as columns takes about what the loop"
+    " takes; stamping, checksum and commit, which the loop has not, come on top, as a third"
+)
+PIPELINED_REASON = (
+    "what is left of a push is Python of its own: its checks, the batch, its future and the clock"
+    " are three quarters of the time, encoding and committing the rest"
+)
+
 
 class Order(msgspec.Struct):
     """What an application would push: about 100 bytes of JSON."""
@@ -73,7 +82,9 @@ def _many(
         return calls * MANY
 
     rates = take_turns(work, {OURS: ours, STRUCT_LOOP: struct_loop}, scale.rounds, Timed.CPU)
-    return Row(work, figures_of(rates, "messages"), (against(rates, STRUCT_LOOP, 1.0),))
+    return Row(
+        work, figures_of(rates, "messages"), (against(rates, STRUCT_LOOP, 1.0, reason=MANY_REASON),)
+    )
 
 
 def _encoded(messages: list[tuple[bytes, Any]]) -> list[tuple[bytes, bytes]]:
@@ -91,10 +102,10 @@ def _pipelined(scale: Scale) -> Row:
     }
     if redis.available():
         contenders[REDIS] = _adding(messages)
-    rates = take_turns(work, contenders, scale.rounds)
-    goals = [Goal("pushes a second", rates.median(OURS), PIPELINED_RATE, unit="/s")]
+    rates = take_turns(work, contenders, scale.rounds, Timed.CPU)
+    goals = [Goal("pushes", rates.median(OURS), PIPELINED_RATE, unit="/s")]
     if REDIS in contenders:
-        goals.append(against(rates, REDIS, 10))
+        goals.append(against(rates, REDIS, 10, reason=PIPELINED_REASON))
     figures = (*figures_of(rates, "messages"), *information(rates, SQLITE, LMDB))
     missing = () if REDIS in contenders else (redis.HOW_TO_GET_IT,)
     return Row(work, figures, tuple(goals), missing)
@@ -121,8 +132,12 @@ def _adding(messages: list[tuple[bytes, bytes]]) -> Turn:
     some = messages[: max(1, len(messages) // 4)]
 
     def turn(directory: Path, timer: Timer) -> int:
-        with redis.opened(directory) as client, timer.running():
-            redis.add(client, some)
+        with redis.opened(directory) as server:
+            before = server.cpu_seconds()
+            with timer.running():
+                redis.add(server.client, some)
+            # A pipeline's client waits while the server works, so their times add up.
+            timer.seconds += server.cpu_seconds() - before
         return len(some)
 
     return turn

@@ -20,6 +20,11 @@ SQLITE = "SQLite"
 LMDB = "LMDB"
 UNEVEN = "tailrace, 50 to 150 B"
 
+REASON = (
+    "the CRC-32 of zlib takes a third of the time and decoding another; the rest is reading the"
+    " file and looking the batch up in hub.db"
+)
+
 
 def rows(scale: Scale) -> list[Row]:
     """The read row."""
@@ -34,7 +39,11 @@ def rows(scale: Scale) -> list[Row]:
     }
     rates = take_turns(work, contenders, scale.rounds, Timed.CPU)
     figures = (*figures_of(rates, "records"), *information(rates, LMDB))
-    return [Row(work, figures, (against(rates, STRUCT_LOOP, 4), against(rates, SQLITE, 8)))]
+    goals = (
+        against(rates, STRUCT_LOOP, 4, reason=REASON),
+        against(rates, SQLITE, 8, reason=REASON),
+    )
+    return [Row(work, figures, goals)]
 
 
 class _Reading:

@@ -70,7 +70,7 @@ def information(rates: Rates, *others: str) -> tuple[str, ...]:
 
 
 def quantity(number: float) -> str:
-    """A number as people read it: 1.23 M, 45.6 k, 0.12."""
+    """A number as people read it, ready for its unit: 1.23 M, 45.6 k, 0.12."""
     for size, letter in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if number >= size:
             return f"{number / size:.3g}{letter}"
@@ -121,7 +121,7 @@ def _lines(row: Row) -> list[str]:
 
 
 def _figure(number: float, unit: str) -> str:
-    return f"{number:.2f}x" if unit == "x" else f"{quantity(number)} {unit}"
+    return f"{number:.2f}x" if unit == "x" else f"{quantity(number)}{unit}"
 
 
 def _reason(goal: Goal) -> str:

@@ -25,7 +25,7 @@ def rows(scale: Scale) -> list[Row]:
     rates = take_turns(HELP, contenders, 2 * scale.rounds + 1)
     seconds = {name: 1 / rates.median(name) for name in contenders}
     figures = tuple(f"{name} {taken:.3f} s" for name, taken in seconds.items())
-    goal = Goal("time", seconds[HELP], SECONDS_MAX, Sense.AT_MOST, "s")
+    goal = Goal("time", seconds[HELP], SECONDS_MAX, Sense.AT_MOST, " s")
     return [Row(HELP, figures, (goal,))]
 
 

@@ -110,6 +110,19 @@ def test_ctrl_c_is_how_a_tail_that_follows_ends() -> None:
     assert (tail.returncode, error) == (0, b"")
 
 
+def test_watching_looks_again_until_ctrl_c() -> None:
+    run("topic", "create", "orders")
+    watch = start("status", "--watch", "-o", "json", stdout=subprocess.PIPE)
+    assert watch.stdout is not None
+    assert json.loads(watch.stdout.readline())["hub"]["messages"] == 0
+    run("push", "orders", "1")
+    while json.loads(watch.stdout.readline())["hub"]["messages"] == 0:
+        pass
+    watch.send_signal(signal.SIGINT)
+    watch.communicate(timeout=SECONDS_MAX)
+    assert watch.returncode == 0
+
+
 @pytest.mark.parametrize("end", [("--exit",), ()], ids=["with an end", "following"])
 def test_a_reader_that_has_had_enough_is_no_error(end: tuple[str, ...]) -> None:
     run("topic", "create", "orders")

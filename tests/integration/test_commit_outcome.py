@@ -39,7 +39,7 @@ class _Connection:
 
 def _io_error(code: int = apsw.SQLITE_IOERR_WRITE) -> apsw.IOError:
     error = apsw.IOError("disk I/O error")
-    error.extendedresult = code
+    error.extendedresult = code  # type: ignore[attr-defined]
     return error
 
 
@@ -53,7 +53,7 @@ def backend(tmp_path: Path) -> Iterator[EmbeddedBackend]:
 
 def _fail(backend: EmbeddedBackend, *failures: tuple[str, apsw.Error]) -> None:
     database = backend._database()
-    database.writer = _Connection(database.writer, list(failures))  # type: ignore[assignment]
+    database._writer = _Connection(database.writer, list(failures))  # type: ignore[assignment]
 
 
 def test_a_commit_that_failed_is_told_and_leaves_nothing(backend: EmbeddedBackend) -> None:

@@ -58,7 +58,9 @@ def test_a_kill_at_any_instant_loses_no_push_and_leaves_none_in_part(
         violations += [f"seed {round_seed}: {violation}" for violation in found]
         if bystander is not None:
             bystander.close()
-    record_evidence("log", f"kill -9 at random instants, sync={sync}", kills, [seed], len(violations))
+    record_evidence(
+        "log", f"kill -9 at random instants, sync={sync}", kills, [seed], len(violations)
+    )
     assert violations == []
 
 

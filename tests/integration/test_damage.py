@@ -34,7 +34,9 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(folding, "FOLD_ABOVE", FOLD_ABOVE)
     monkeypatch.setattr(folding, "FOLD_COUNT", FOLD_COUNT)
     chance = random.Random(1)
-    with closing(EmbeddedBackend.open(tmp_path, sync="none", segment_bytes=SEGMENT_BYTES)) as opened:
+    with closing(
+        EmbeddedBackend.open(tmp_path, sync="none", segment_bytes=SEGMENT_BYTES)
+    ) as opened:
         create(opened)
         for number in range(BATCHES):
             rows = tuple(
@@ -173,6 +175,23 @@ def test_every_flipped_bit_of_an_index_is_named_and_hides_no_record(
             missed += not (whole and named and more is None)
     record_evidence("log", "flipped bits in indexes", flips, [seed], missed)
     assert missed == 0
+
+
+def test_a_damaged_index_leaves_the_newest_batches_readable(hub: Path) -> None:
+    with closing(EmbeddedBackend.open(hub, segment_bytes=2**20)) as backend:
+        for _ in range(2 * FOLD_ABOVE):
+            append(backend, P0, b"x")
+        (number, last), *_ = sorted((-entry.base, file) for file, entry in _batches(backend))
+    index = last.with_suffix(".index")
+    for position in (0, index.stat().st_size - 1):
+        with _flipped(index, position, 3), closing(EmbeddedBackend.open(hub)) as backend:
+            assert [row.value for row in read(backend, P0, -number)] == [b"x"]
+            append(backend, P1, b"y")
+            found = [damage for _, damage in backend.log.verify(P0) if damage is not None]
+            assert len(found) == 1
+    index.unlink()
+    with closing(EmbeddedBackend.open(hub)) as backend:
+        assert [row.value for row in read(backend, P0, -number)] == [b"x"]
 
 
 @pytest.mark.parametrize("ending", [".log", ".index"])

@@ -78,7 +78,11 @@ def test_a_foreign_decoder_reads_every_file_up_to_the_last_committed_position(
     chance = random.Random(5)
     expected: dict[str, list[_LogEntry]] = defaultdict(list)
     with closing(EmbeddedBackend.open(tmp_path, sync="none", segment_bytes=3000)) as backend:
-        topics = (StorageTopic("orders", 0, 3), StorageTopic("orders", 1, 2), StorageTopic("x", 0, 1))
+        topics = (
+            StorageTopic("orders", 0, 3),
+            StorageTopic("orders", 1, 2),
+            StorageTopic("x", 0, 1),
+        )
         partitions = [
             Partition(topic.topic, topic.storage, number)
             for topic in topics
@@ -103,7 +107,9 @@ def test_a_foreign_decoder_reads_every_file_up_to_the_last_committed_position(
             for landed in backend.commit(
                 Transaction(tuple((partition, given) for partition in chosen))
             ):
-                name = f"{landed.partition.topic}/{landed.partition.storage}.{landed.partition.number}"
+                name = (
+                    f"{landed.partition.topic}/{landed.partition.storage}.{landed.partition.number}"
+                )
                 expected[name] += map(_expected, range(landed.start, landed.end), rows)
     committed = _committed_bytes(tmp_path)
     found: dict[str, list[_LogEntry]] = defaultdict(list)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -17,12 +18,13 @@ from tailrace.backend.embedded.locks import Locks
 from tailrace.errors import BackendUnavailable
 from tests.integration.children import Child, Report
 from tests.integration.processes import await_death, kill_now
-from tests.scale import count
 
 pytestmark = pytest.mark.part("fences")
 
+L = TypeVar("L", bound=Locks)
+
 SLOT = 7
-LONG_S = 60.0
+LONG_S = 20.0
 SHORT_S = 0.05
 
 
@@ -33,9 +35,9 @@ class _Hub:
         self._files = directory / "partitions", directory / "commit"
         self._opened: list[Locks] = []
 
-    def open(self) -> Locks:
-        self._opened.append(Locks(*self._files))
-        return self._opened[-1]
+    def open(self, kind: type[L] = Locks) -> L:
+        self._opened.append(locks := kind(*self._files))
+        return locks
 
     def close(self) -> None:
         for locks in self._opened:
@@ -71,6 +73,14 @@ def _give_up(locks: Locks) -> None:
         pass
 
 
+def _await_no_wait(locks: Locks) -> None:
+    """Until the lock that somebody gave up on has come."""
+    deadline = time.monotonic() + LONG_S
+    while locks._waits:
+        assert time.monotonic() < deadline, "still waiting for a lock"
+        time.sleep(0.001)
+
+
 def test_a_lock_that_is_held_names_its_holder_to_who_gives_up(hub: _Hub) -> None:
     with (
         _held(hub.open()),
@@ -101,6 +111,7 @@ def test_a_lock_that_was_given_up_on_is_let_go_of_when_it_comes(hub: _Hub) -> No
     holder, impatient, third = hub.open(), hub.open(), hub.open()
     with _held(holder):
         _give_up(impatient)
+    _await_no_wait(impatient)
     with _held(third):
         pass
 
@@ -117,31 +128,41 @@ def test_a_lock_that_was_given_up_on_is_adopted_by_who_asks_again(hub: _Hub) -> 
         assert not _is_free(holder)
 
 
+class _SlowToLetGo(Locks):
+    """Leaves who asks all the time to come between a lock's coming and its being let go of."""
+
+    def __init__(self, partitions: Path, commit: Path) -> None:
+        super().__init__(partitions, commit)
+        self.letting_go = threading.Event()
+
+    def _release(self, slot: int) -> None:
+        if threading.current_thread().name == "tailrace-lock":
+            self.letting_go.set()
+            time.sleep(4 * SHORT_S)
+        super()._release(slot)
+
+
 def test_asking_again_at_the_instant_a_lock_comes_never_makes_two_holders(hub: _Hub) -> None:
-    holder, impatient, third = hub.open(), hub.open(), hub.open()
-    for number in range(count("adoptions", test=300, soak=20_000)):
-        with _held(holder):
-            with pytest.raises(BackendUnavailable), _held(impatient, 0.0):
-                pass
-        with _held(impatient):
-            assert not _is_free(third), f"round {number}"
+    holder, third = hub.open(), hub.open()
+    impatient = hub.open(_SlowToLetGo)
+    with _held(holder):
+        _give_up(impatient)
+    assert impatient.letting_go.wait(LONG_S)
+    with _held(impatient):
+        _await_no_wait(impatient)
+        time.sleep(8 * SHORT_S)
+        assert not _is_free(third)
 
 
 def test_who_is_interrupted_while_it_waits_keeps_no_lock(hub: _Hub) -> None:
     holder, interrupted, third = hub.open(), hub.open(), hub.open()
-
-    def interrupt(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        with _held(holder):
-            signal.setitimer(signal.ITIMER_REAL, SHORT_S)
-            with pytest.raises(KeyboardInterrupt), _held(interrupted):
-                pass
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    main = threading.main_thread().ident
+    assert main is not None
+    with _held(holder):
+        threading.Timer(SHORT_S, signal.pthread_kill, (main, signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt), _held(interrupted):
+            pass
+    _await_no_wait(interrupted)
     with _held(third):
         pass
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from contextlib import closing
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tailrace.backend.embedded import EmbeddedBackend, layout
 from tailrace.errors import BackendUnavailable, Error, IncompatibleHub, InvalidValue
 from tests.contract.records import P0, append, create, values
 from tests.integration.children import Child, Report
+from tests.scale import count
 
 pytestmark = pytest.mark.part("log")
 
@@ -70,7 +72,7 @@ def test_a_hub_of_a_newer_format_is_refused_and_named(hub: Path) -> None:
     connection = apsw.Connection(str(hub / "hub.db"))
     connection.execute("UPDATE meta SET value = 99 WHERE name = 'format'")
     connection.close()
-    with pytest.raises(IncompatibleHub, match="format 99.* knows up to 1"):
+    with pytest.raises(IncompatibleHub, match=r"format 99.* knows up to 1"):
         EmbeddedBackend.open(hub)
     connection = apsw.Connection(str(hub / "hub.db"))
     connection.execute("UPDATE meta SET value = 1 WHERE name = 'format'")
@@ -115,20 +117,20 @@ def test_another_sync_policy_than_the_stored_one_is_refused(hub: Path) -> None:
     EmbeddedBackend.open(hub, sync="none").close()
 
 
-def _die_while_opening(report: Report, directory: Path) -> None:
-    EmbeddedBackend.open(directory, sync="none").close()
-    report("open")
-    for _ in range(1000):
+def _open_again_and_again(report: Report, directory: Path) -> None:
+    report("started")
+    while True:
         EmbeddedBackend.open(directory, sync="none").close()
 
 
 def test_a_process_killed_while_it_makes_or_opens_a_hub_leaves_one_that_opens(
     tmp_path: Path,
 ) -> None:
-    for number in range(10):
+    for number in range(count("open_kills", test=10, soak=100)):
         directory = tmp_path / str(number)
-        child = Child(_die_while_opening, directory)
-        list(child.reports_for(0.003 * number))
+        child = Child(_open_again_and_again, directory)
+        assert child.next_report() == "started"
+        list(child.reports_for(random.uniform(0.0, 0.02)))
         list(child.kill())
         with closing(EmbeddedBackend.open(directory, sync="none")) as backend:
             create(backend)

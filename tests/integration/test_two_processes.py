@@ -36,9 +36,7 @@ def test_processes_at_once_lose_nothing_share_no_offset_and_keep_their_order(
     pushes = count("pushes", test=60 if sync == "batch" else 300, soak=5000)
     with closing(EmbeddedBackend.open(tmp_path, sync=sync)) as backend:
         create(backend)
-        children = [
-            Child(_push, tmp_path, f"p{number}", pushes) for number in range(PROCESSES)
-        ]
+        children = [Child(_push, tmp_path, f"p{number}", pushes) for number in range(PROCESSES)]
         told: list[list[Range]] = [child.next_report() for child in children]
         rows = read(backend, P0)
         assert [row.offset for row in rows] == list(range(PROCESSES * pushes * 2))
@@ -47,6 +45,6 @@ def test_processes_at_once_lose_nothing_share_no_offset_and_keep_their_order(
         for number, ranges in enumerate(told):
             mine = [landed for landed in ranges if landed.partition == P0]
             assert all(before.end <= after.start for before, after in pairwise(mine))
-            assert [by_offset[offset] for landed in mine for offset in (landed.start, landed.end - 1)] == [
-                f"p{number}-{push}-{part}" for push in range(pushes) for part in "ab"
-            ]
+            assert [
+                by_offset[offset] for landed in mine for offset in (landed.start, landed.end - 1)
+            ] == [f"p{number}-{push}-{part}" for push in range(pushes) for part in "ab"]

@@ -223,7 +223,7 @@ class Audit:
         yield from self._switch_violations(backend)
 
     def _read_all(self, backend: EmbeddedBackend) -> dict[tuple[Partition, int], bytes]:
-        held = {}
+        held: dict[tuple[Partition, int], bytes] = {}
         for storage in range(current_storage(backend) + 1):
             for number in range(PARTITIONS):
                 partition = Partition("orders", storage, number)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import tailrace
 from tailrace.cli.push import StopSignal, lines_of
 from tailrace.errors import MessageTooLarge
+from tailrace.operations.pushing import LineForm, PushEnd, push_lines
 from tests.cli import CommandLine
 
 
@@ -74,6 +77,21 @@ def test_a_line_without_the_separator_is_named(cli: CommandLine) -> None:
     pushed = cli.run("push", "notes", "-K:", stdin="c7:a\nb\n", status=1)
     assert "line 2" in pushed.stderr
     assert "KEY:VALUE" in pushed.stderr
+
+
+def test_a_failure_of_the_hub_ends_a_push_with_what_is_stored(tmp_path: Path) -> None:
+    with tailrace.open(tmp_path / "hub", sync="none") as hub:
+        topic = hub.create_topic("orders")
+
+        def lines() -> Iterator[bytes]:
+            yield b"1"
+            hub.delete_topic("orders")
+            yield b"2"
+
+        report = push_lines(topic, lines(), LineForm())
+    assert report.end is PushEnd.FAILED
+    assert report.reason.startswith("UnknownTopic")
+    assert report.stored <= 1
 
 
 def test_empty_lines_between_documents_are_no_messages(cli: CommandLine) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 import tailrace
 from tailrace.cli.command import Noun, Verb
+from tailrace.cli.logs import JsonLines
 from tailrace.cli.root import root
 from tailrace.cli.tables import count, size, table
 from tests.cli import CommandLine
@@ -60,6 +62,7 @@ def test_help_is_there_at_once() -> None:
 def test_nothing_heavy_is_imported_before_a_verb_runs() -> None:
     code = f"""
 import sys
+from tailrace.cli.logs import JsonLines
 from tailrace.cli.root import root
 try:
     root.main(["topic", "create", "--help"], prog_name="tailrace")
@@ -204,6 +207,19 @@ def test_json_is_one_line_where_it_is_piped(cli: CommandLine) -> None:
     printed = cli.run("topic", "list", "-o", "json").stdout
     assert printed.count("\n") == 1
     assert json.loads(printed)
+
+
+def test_what_is_logged_is_a_line_of_json() -> None:
+    logger = logging.getLogger("tailrace.test")
+    try:
+        raise ValueError("why")
+    except ValueError:
+        record = logger.makeRecord(
+            logger.name, logging.WARNING, "", 1, "lost %d", (3,), sys.exc_info()
+        )
+    fields = json.loads(JsonLines().format(record))
+    assert (fields["level"], fields["message"]) == ("warning", "lost 3")
+    assert "ValueError: why" in fields["traceback"]
 
 
 def test_tables_align_numbers_to_the_right() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,15 @@ def test_a_write_ahead_log_that_never_starts_over_is_not_well(
 ) -> None:
     monkeypatch.setattr(status, "WAL_BYTES_MAX", 100)
     assert "hub.db-wal" in cli.run("status", status=4).stdout
+
+
+def test_a_hub_that_another_process_holds_is_not_well(cli: CommandLine) -> None:
+    impatient = {"TAILRACE_HUB__LOCK_TIMEOUT": "20ms"}
+    with (cli.hub / "hub.commit").open("r+b") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = cli.run("status", status=4, env=impatient).stdout
+    assert found.startswith(f"NOT WELL\n  hub {cli.hub}")
+    cli.run("status", env=impatient)
 
 
 def test_hub_info_says_what_the_hub_is(cli: CommandLine) -> None:

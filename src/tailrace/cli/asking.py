@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tailrace.cli.session import ExitStatus, Output, Session
+from tailrace.cli.session import ExitStatus, Output, Session, as_json
 
 if TYPE_CHECKING:
     from tailrace.operations.changes import ChangePlan
@@ -51,6 +51,6 @@ def carry_out(
             raise click.exceptions.Exit(ExitStatus.STOPPED)
     done = change()
     if in_json:
-        session.show(done, str)
+        click.echo(as_json(done))
     else:
         click.echo(click.style("done", fg="green"))

@@ -13,7 +13,7 @@ import click
 from tailrace.cli.arguments import topic_argument
 from tailrace.cli.command import verb
 from tailrace.cli.progress import progress
-from tailrace.cli.session import ExitStatus, Output, Session
+from tailrace.cli.session import ExitStatus, Output, Session, as_json
 from tailrace.cli.tables import count
 from tailrace.errors import MessageTooLarge
 
@@ -24,7 +24,7 @@ _READ_BYTES = 1 << 16
 
 
 class StopSignal:
-    """Ctrl-C and SIGTERM, which end the reading of input but never a push that has begun."""
+    """Ctrl-C and SIGTERM: the first ends the reading of input, and what was read is stored."""
 
     def __init__(self) -> None:
         self._waiting = False
@@ -46,8 +46,8 @@ class StopSignal:
             signal.signal(number, handler)
 
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
-        self._stopped = True
-        if self._waiting:
+        again, self._stopped = self._stopped, True
+        if self._waiting or again:
             raise KeyboardInterrupt
 
     def read(self, stream: BinaryIO) -> bytes:
@@ -122,10 +122,10 @@ def push_command(
         lines = _input(values, stop, bytes_max)
         pushed = push_lines(found, lines, form, tell)
     _report(session, pushed)
-    if pushed.end is PushEnd.REFUSED:
-        raise click.exceptions.Exit(ExitStatus.ERROR)
     if pushed.end is PushEnd.STOPPED:
         raise click.exceptions.Exit(ExitStatus.STOPPED)
+    if pushed.end is not PushEnd.DONE:
+        raise click.exceptions.Exit(ExitStatus.ERROR)
 
 
 def _header(text: str) -> tuple[str, str]:
@@ -154,4 +154,4 @@ def _report(session: Session, pushed: PushReport) -> None:
     where = f", the last at {pushed.last}" if pushed.last else ""
     click.echo(f"stored {count(pushed.stored, 'message')} in {pushed.topic}{where}", err=True)
     if session.output is Output.JSON:
-        session.show(pushed, str)
+        click.echo(as_json(pushed))

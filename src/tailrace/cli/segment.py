@@ -65,7 +65,8 @@ def _segments_table(segments: list[SegmentSummary]) -> str:
 def show(session: Session, place: str) -> None:
     """Show a segment: its files and its newest batches.
 
-    Without an offset it is the newest segment of the partition, else the one that holds it. The last column of its batches is the checksum of their bytes.
+    Without an offset it is the newest segment of the partition, else the one that holds it. The
+    last column of its batches is the checksum of their bytes.
     """
     from tailrace.message import Partition, Position
     from tailrace.operations.segments import show_segment

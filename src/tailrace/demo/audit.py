@@ -29,13 +29,13 @@ def audited(directory: Path, load: Load, counts: Sequence[int]) -> list[Row]:
     steps = " -> ".join(map(str, counts))
     return [
         Row(
-            f"numbers of partitions that took orders: {steps}",
+            f"partition counts that took orders: {steps}",
             expected=len(set(counts)),
             seen=len({push.partitions for push in pushes}),
             without=None,
         ),
         Row(
-            "orders that are where their receipts say",
+            "orders where their receipts say",
             expected=audit.told,
             seen=audit.told - len(audit.lost | audit.displaced),
             without=None,
@@ -47,7 +47,7 @@ def audited(directory: Path, load: Load, counts: Sequence[int]) -> list[Row]:
             without=load.orders - untold,
         ),
         Row(
-            f"customers whose orders are read in order, over {steps}",
+            f"customers read in order, over {steps}",
             expected=load.customers,
             seen=len({push.customer for push in pushes} - audit.disordered),
             without=customers_in_order(pushes),

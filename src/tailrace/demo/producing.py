@@ -1,7 +1,8 @@
 """One producer of the demo, in a process of its own that may be killed at any instant.
 
 It pushes under a name, so whoever is started in its place goes on behind the last order that is
-stored. What it is told, it writes down at once, a line each: customer, number, position.
+stored. What it is told, it writes down every few thousand orders, as programs note how far they
+are: customer, number, position, a line each.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from tailrace.demo.load import Load, Order
 TOPIC: Final = "orders"
 RECEIPTS: Final = "receipts"
 
+PUSHES_A_NOTE: Final = 5_000
+"""How rarely receipts are written down. It decides how many a kill takes along, so it is told."""
+
 _BATCH_BYTES: Final = 128 << 10
-_PUSHES_A_NOTE: Final = 500
 _SCALING_S_MAX: Final = 60.0
 _HOLDS: Final = ((0.60, 1), (0.95, 2))
 """Beyond so much of its orders a producer waits for so many scalings, however fast it is."""
@@ -55,7 +58,7 @@ def produce(directory: Path, producer: int, orders: int) -> None:
                 if holds and index >= holds[0][0]:
                     _wait_for_scaling(topic, holds.popleft()[1])
                 under_way.append((order, sender.push(order, key=order.customer)))
-                if index % _PUSHES_A_NOTE == 0:
+                if index % PUSHES_A_NOTE == 0:
                     file.writelines(_lines(under_way))
                     file.flush()
             sender.flush()

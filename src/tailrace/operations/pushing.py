@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
 
-from tailrace.errors import EncodeError, InvalidValue, MessageTooLarge
+from tailrace.errors import EncodeError, Error, InvalidValue, MessageTooLarge
 from tailrace.operations.message_view import Form
 from tailrace.topic.pending import Pending
+from tailrace.topic.producer import Producer
 from tailrace.topic.topic import Topic
 
 PROGRESS_EVERY: Final = 1000
 """Progress is told after so many lines."""
 
 _decode: Final = msgspec.json.Decoder().decode
-_REFUSALS: Final = (EncodeError, InvalidValue, MessageTooLarge)
 
 
 class PushEnd(StrEnum):
@@ -28,6 +29,7 @@ class PushEnd(StrEnum):
     DONE = "done"
     STOPPED = "stopped"
     REFUSED = "refused"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,10 @@ class LineForm:
 
 @dataclass(frozen=True, slots=True)
 class PushReport:
-    """What was stored, up to the `last` message; `reason` names the line that was refused."""
+    """How many were stored, and where the `last` one is if all went well up to there.
+
+    `reason` names the line that was refused, or says what failed.
+    """
 
     topic: str
     end: PushEnd
@@ -57,31 +62,59 @@ def push_lines(
     form: LineForm,
     progress: Callable[[int], None] = lambda _count: None,
 ) -> PushReport:
-    """Push each line, in order. Ends at the first that does not fit, and at `KeyboardInterrupt`
-    of `lines`; all lines before are stored then. Errors of the hub are raised.
+    """Push each line, in order, up to the first that does not fit, or `KeyboardInterrupt` of `lines`.
+
+    All lines before are stored then. A failure of the hub ends it too, with those stored that were
+    acknowledged before.
     """
-    parse = _parser(topic.view.definition.content_type)
     started = time.monotonic()
-    end, reason = PushEnd.DONE, ""
-    number = 0
-    pending: Pending | None = None
-    with topic.producer() as producer:
+    producer = topic.producer()
+    end, reason, last = PushEnd.DONE, "", None
+    try:
         try:
-            for number, line in enumerate(lines, start=1):
-                key, value = _split(line, form)
-                parsed = parse(value)
-                if parsed is not None:
-                    pending = producer.push(parsed, key=key, headers=form.headers)
-                if number % PROGRESS_EVERY == 0:
-                    progress(number)
+            for pending in _push_each(producer, lines, form, _parser(topic), progress):
+                last = pending
         except KeyboardInterrupt:
             end = PushEnd.STOPPED
-        except _REFUSALS as error:
-            end, reason = PushEnd.REFUSED, f"{type(error).__name__}: line {number}: {error}"
+        except _Refused as refused:
+            end, reason = PushEnd.REFUSED, str(refused)
         producer.flush()
-        stored = producer.last_number
-    last = None if pending is None else pending.result().id
-    return PushReport(topic.name, end, stored, time.monotonic() - started, last, reason)
+    except Error as error:
+        end, reason, last = PushEnd.FAILED, f"{type(error).__name__}: {error}", None
+    finally:
+        with contextlib.suppress(Error):
+            producer.close()
+    return PushReport(
+        topic=topic.name,
+        end=end,
+        stored=producer.last_number,
+        seconds=time.monotonic() - started,
+        last=None if last is None else last.result().id,
+        reason=reason,
+    )
+
+
+class _Refused(Exception):
+    """A line that does not fit; says which, and why."""
+
+
+def _push_each(
+    producer: Producer[Any],
+    lines: Iterable[bytes],
+    form: LineForm,
+    parse: Callable[[bytes], Any],
+    progress: Callable[[int], None],
+) -> Iterator[Pending]:
+    for number, line in enumerate(lines, start=1):
+        try:
+            key, value = _split(line, form)
+            parsed = parse(value)
+            if parsed is not None:
+                yield producer.push(parsed, key=key, headers=form.headers)
+        except (EncodeError, InvalidValue, MessageTooLarge) as error:
+            raise _Refused(f"{type(error).__name__}: line {number}: {error}") from error
+        if number % PROGRESS_EVERY == 0:
+            progress(number)
 
 
 def _split(line: bytes, form: LineForm) -> tuple[bytes | None, bytes]:
@@ -94,9 +127,9 @@ def _split(line: bytes, form: LineForm) -> tuple[bytes | None, bytes]:
     return key, value
 
 
-def _parser(content_type: str) -> Callable[[bytes], Any]:
+def _parser(topic: Topic[Any]) -> Callable[[bytes], Any]:
     """What makes a value of a line. None for an empty line between JSON documents."""
-    form = Form.of_content_type(content_type)
+    form = Form.of_content_type(topic.view.definition.content_type)
     if form is Form.JSON:
         return _json
     return _text if form is Form.TEXT else bytes

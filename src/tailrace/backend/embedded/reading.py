@@ -208,10 +208,11 @@ class EmbeddedLog:
         if index_bytes:
             try:
                 folded = segment.folded(index_bytes, start, bytes_max)
-            except DamagedIndex as damage:
-                end = damage.next_offset or _folded_end(connection, number, segment.base)
-                file = str(segment.log_path.with_suffix(".index"))
-                raise CorruptBatch(str(partition), start, end - 1, file, damage.reason) from damage
+            except (DamagedIndex, FileNotFoundError) as damage:
+                end = _folded_end(connection, number, segment.base)
+                if start < end:
+                    raise _hidden(partition, segment, start, end, damage) from damage
+                folded = []
             if folded:
                 return folded
         rows = connection.execute(
@@ -295,6 +296,22 @@ def _within(entries: list[BatchEntry], bytes_max: int, stop: int) -> list[BatchE
         ):
             return entries[:count]
     return entries
+
+
+def _hidden(
+    partition: Partition,
+    segment: Segment,
+    start: int,
+    end: int,
+    damage: DamagedIndex | FileNotFoundError,
+) -> CorruptBatch | FileNotFoundError:
+    """What to raise for an index that no longer says which bytes are `start` and on."""
+    if isinstance(damage, FileNotFoundError):
+        return damage
+    if damage.next_offset is not None and start < damage.next_offset:
+        end = damage.next_offset
+    file = str(segment.log_path.with_suffix(".index"))
+    return CorruptBatch(str(partition), start, end - 1, file, damage.reason)
 
 
 def _gone(partition: Partition, first: int, last: int, error: FileNotFoundError) -> CorruptBatch:
