@@ -32,11 +32,14 @@ class _Hub:
     """The lock files of a hub, and all who have opened them."""
 
     def __init__(self, directory: Path) -> None:
-        self._files = directory / "partitions", directory / "commit"
+        self.files = directory / "partitions", directory / "commit"
         self._opened: list[Locks] = []
 
-    def open(self, kind: type[L] = Locks) -> L:
-        self._opened.append(locks := kind(*self._files))
+    def open(self) -> Locks:
+        return self.add(Locks(*self.files))
+
+    def add(self, locks: L) -> L:
+        self._opened.append(locks)
         return locks
 
     def close(self) -> None:
@@ -134,23 +137,26 @@ class _SlowToLetGo(Locks):
     def __init__(self, partitions: Path, commit: Path) -> None:
         super().__init__(partitions, commit)
         self.letting_go = threading.Event()
+        self.let_go = threading.Event()
 
     def _release(self, slot: int) -> None:
-        if threading.current_thread().name == "tailrace-lock":
+        late = threading.current_thread().name == "tailrace-lock"
+        if late:
             self.letting_go.set()
             time.sleep(4 * SHORT_S)
         super()._release(slot)
+        if late:
+            self.let_go.set()
 
 
 def test_asking_again_at_the_instant_a_lock_comes_never_makes_two_holders(hub: _Hub) -> None:
     holder, third = hub.open(), hub.open()
-    impatient = hub.open(_SlowToLetGo)
+    impatient = hub.add(_SlowToLetGo(*hub.files))
     with _held(holder):
         _give_up(impatient)
     assert impatient.letting_go.wait(LONG_S)
     with _held(impatient):
-        _await_no_wait(impatient)
-        time.sleep(8 * SHORT_S)
+        assert impatient.let_go.wait(LONG_S)
         assert not _is_free(third)
 
 

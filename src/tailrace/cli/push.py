@@ -64,11 +64,14 @@ class StopSignal:
 def lines_of(stream: BinaryIO, stop: StopSignal, line_bytes_max: int) -> Iterator[bytes]:
     """The lines of a stream, as they come, without newlines; `MessageTooLarge` bounds them."""
     rest = b""
+    number = 1
     while chunk := stop.read(stream):
         *lines, rest = (rest + chunk).split(b"\n")
         yield from lines
+        number += len(lines)
         if len(rest) > line_bytes_max:
-            raise MessageTooLarge("a line", len(rest), line_bytes_max, "key and message together")
+            limit = "key and message together"
+            raise MessageTooLarge(f"line {number}", len(rest), line_bytes_max, limit)
     if rest:
         yield rest
 

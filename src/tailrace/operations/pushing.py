@@ -62,10 +62,10 @@ def push_lines(
     form: LineForm,
     progress: Callable[[int], None] = lambda _count: None,
 ) -> PushReport:
-    """Push each line, in order, up to the first that does not fit, or `KeyboardInterrupt` of `lines`.
+    """Push each line, in order, up to the first that does not fit; all before it are stored.
 
-    All lines before are stored then. A failure of the hub ends it too, with those stored that were
-    acknowledged before.
+    The same where `lines` raises `KeyboardInterrupt`. A failure of the hub ends it too, with those
+    stored that were acknowledged before.
     """
     started = time.monotonic()
     producer = topic.producer()
