@@ -34,8 +34,8 @@ KEYED_REASON = (
     " third into twelve small writes of records and positions with their checksums"
 )
 SYNCED_REASON = (
-    "each batch is two syncs, of the segment and then of hub.db: where a sync costs its latency"
-    " more than its bytes, half the speed of a single one is the limit"
+    "each batch is two syncs, of the segment and then of hub.db, which takes half as long as the"
+    " first; and on a disk that syncs 1 MB in a millisecond, encoding and the CRC-32 take as long"
 )
 
 

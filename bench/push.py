@@ -22,13 +22,17 @@ SQLITE = "SQLite"
 LMDB = "LMDB"
 PIPELINED_RATE = 200_000
 
-MANY_REASON = (
+BYTES_REASON = (
     "to take 1000 pairs apart, check them and encode them as columns takes a third more than the"
     " loop; offsets, checksum and commit, which the loop has not, are another third of the time"
 )
+STRUCTS_REASON = (
+    "each value is decoded again before it is stored, to be sure that its readers can; the loop"
+    " only encodes. The rest is as with bytes"
+)
 PIPELINED_REASON = (
     "what is left of a push is Python of its own: its checks, the batch, its future and the clock"
-    " are three quarters of the time, encoding and committing the rest"
+    " are two thirds of the time, encoding and committing the rest"
 )
 
 
@@ -49,8 +53,8 @@ def rows(scale: Scale) -> list[Row]:
         for number, (key, _) in enumerate(values)
     ]
     return [
-        _many(scale, "bytes of 100 B", bytes, values, lambda messages: messages),
-        _many(scale, "structs of 100 B as JSON", Order, orders, _encoded),
+        _many(scale, "bytes of 100 B", bytes, values, lambda messages: messages, BYTES_REASON),
+        _many(scale, "structs of 100 B as JSON", Order, orders, _encoded, STRUCTS_REASON),
         _pipelined(scale),
     ]
 
@@ -61,6 +65,7 @@ def _many(
     kind: Any,
     messages: list[tuple[bytes, Any]],
     encode: Callable[[list[tuple[bytes, Any]]], list[tuple[bytes, bytes]]],
+    reason: str,
 ) -> Row:
     work = f"push_many of 1000 {what}, one partition, no sync"
     calls = scale.count(200)
@@ -83,7 +88,7 @@ def _many(
 
     rates = take_turns(work, {OURS: ours, STRUCT_LOOP: struct_loop}, scale.rounds, Timed.CPU)
     return Row(
-        work, figures_of(rates, "messages"), (against(rates, STRUCT_LOOP, 1.0, reason=MANY_REASON),)
+        work, figures_of(rates, "messages"), (against(rates, STRUCT_LOOP, 1.0, reason=reason),)
     )
 
 

@@ -51,7 +51,8 @@ def test_a_kill_at_any_instant_loses_no_push_and_leaves_none_in_part(
         threads = chance.choice((1, 3))
         child = Child(traffic.run, Traffic(directory, sync, round_seed, segment_bytes, threads))
         assert child.next_report() == "started"
-        audit.note(child.reports_for(chance.uniform(0.0, 0.15)))
+        audit.note(child.next_report() for _ in range(chance.randrange(30)))
+        audit.note(child.reports_for(chance.uniform(0.0, 0.01)))
         audit.note(child.kill())
         assert child.exit_code == -9
         found = _audit(directory, audit, f"after-{number}")
@@ -62,6 +63,8 @@ def test_a_kill_at_any_instant_loses_no_push_and_leaves_none_in_part(
         "log", f"kill -9 at random instants, sync={sync}", kills, [seed], len(violations)
     )
     assert violations == []
+    assert any(tmp_path.glob("*/topics/*/*/*.index")), "nothing was folded"
+    assert any(tmp_path.glob("*/topics/*/1.*/*.log")), "nothing was switched"
 
 
 @pytest.mark.parametrize("segment_bytes", traffic.SEGMENT_BYTES)

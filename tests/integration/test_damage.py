@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tailrace.backend.contract import Transaction
-from tailrace.backend.embedded import EmbeddedBackend, folding
+from tailrace.backend.embedded import EmbeddedBackend, folding, writer
 from tailrace.errors import CorruptBatch
 from tailrace.log.columns import records_of
 from tailrace.log.index import BatchEntry
@@ -31,7 +31,7 @@ CHUNK_BYTES = 20_000
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A hub with several segments, most entries of which are folded."""
-    monkeypatch.setattr(folding, "FOLD_ABOVE", FOLD_ABOVE)
+    monkeypatch.setattr(writer, "FOLD_ABOVE", FOLD_ABOVE)
     monkeypatch.setattr(folding, "FOLD_COUNT", FOLD_COUNT)
     chance = random.Random(1)
     with closing(

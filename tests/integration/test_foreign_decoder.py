@@ -14,7 +14,7 @@ import apsw
 import pytest
 
 from tailrace.backend.contract import StorageTopic, Transaction
-from tailrace.backend.embedded import EmbeddedBackend, folding
+from tailrace.backend.embedded import EmbeddedBackend, folding, writer
 from tailrace.message import Mode, Op, Partition
 from tests.contract.records import columns, create, record
 
@@ -73,7 +73,7 @@ def _expected(offset: int, row: Any) -> _LogEntry:
 def test_a_foreign_decoder_reads_every_file_up_to_the_last_committed_position(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folding, "FOLD_ABOVE", 8)
+    monkeypatch.setattr(writer, "FOLD_ABOVE", 8)
     monkeypatch.setattr(folding, "FOLD_COUNT", 4)
     chance = random.Random(5)
     expected: dict[str, list[_LogEntry]] = defaultdict(list)

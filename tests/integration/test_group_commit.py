@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -17,6 +18,7 @@ from tailrace.backend.contract import Change, TableKey, Transaction, raise_fence
 from tailrace.backend.embedded import EmbeddedBackend
 from tailrace.errors import BackendUnavailable, Conflict, Fenced, HubClosed
 from tailrace.log.disk import Disk
+from tailrace.message import Partition, Range
 from tests.contract.records import P0, P1, append, create, records, values
 from tests.scale import count
 
@@ -57,29 +59,50 @@ class _Gate:
         assert self.arrived.acquire(timeout=ANSWER_S)
 
 
-@contextmanager
-def _group(backend: EmbeddedBackend, gate: _Gate, point: str) -> Iterator[Callable[..., Future[T]]]:
-    """Hold a first commit at `point`; what is submitted inside becomes the next group, which is
-    held there when the block ends."""
-    with ThreadPoolExecutor(16) as pool:
-        queue = backend._committer._queue
-        gate.point = point
-        first = pool.submit(append, backend, P1, b"first")
-        gate.await_arrival()
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(16) as threads:
+        yield threads
 
-        def submit(work: Callable[[], T]) -> Future[T]:
-            length = len(queue)
-            future = pool.submit(work)
-            deadline = time.monotonic() + ANSWER_S
-            while len(queue) == length:
-                assert time.monotonic() < deadline, "it was not queued"
-                time.sleep(0.001)
-            return future
 
-        yield submit
-        gate.open.release()
-        first.result()
-        gate.await_arrival()
+class _Group:
+    """Holds a first commit at a point of its way. What is submitted inside becomes the next group,
+    which is held at that point when the block ends."""
+
+    def __init__(
+        self, pool: ThreadPoolExecutor, backend: EmbeddedBackend, gate: _Gate, point: str
+    ) -> None:
+        self._pool = pool
+        self._backend = backend
+        self._gate = gate
+        self._point = point
+
+    def __enter__(self) -> _Group:
+        self._gate.point = self._point
+        self._first = self._pool.submit(append, self._backend, P1, b"first")
+        self._gate.await_arrival()
+        return self
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Have a thread do it; return when it waits in the queue."""
+        queue = self._backend._committer._queue
+        length = len(queue)
+        future = self._pool.submit(work)
+        deadline = time.monotonic() + ANSWER_S
+        while len(queue) == length:
+            assert time.monotonic() < deadline, "it was not queued"
+            time.sleep(0.001)
+        return future
+
+    def push(self, partition: Partition, value: bytes, **more: Any) -> Future[list[Range]]:
+        """Have a thread append one record."""
+        transaction = Transaction(((partition, records(value)),), **more)
+        return self.submit(lambda: self._backend.commit(transaction))
+
+    def __exit__(self, *_error: object) -> None:
+        self._gate.open.release()
+        self._first.result()
+        self._gate.await_arrival()
 
 
 def test_threads_that_push_at_once_share_syncs_and_keep_their_order(tmp_path: Path) -> None:
@@ -106,7 +129,9 @@ def test_threads_that_push_at_once_share_syncs_and_keep_their_order(tmp_path: Pa
     assert THREADS * pushes / disk.syncs >= PUSHES_A_SYNC
 
 
-def test_one_that_is_fenced_meanwhile_drops_out_of_its_group_alone(tmp_path: Path) -> None:
+def test_one_that_is_fenced_meanwhile_drops_out_of_its_group_alone(
+    tmp_path: Path, pool: ThreadPoolExecutor
+) -> None:
     gate = _Gate()
     with (
         closing(EmbeddedBackend.open(tmp_path, reach=gate)) as backend,
@@ -114,17 +139,13 @@ def test_one_that_is_fenced_meanwhile_drops_out_of_its_group_alone(tmp_path: Pat
     ):
         create(backend)
         old = raise_fence(backend.store, "unit")
-        with _group(backend, gate, "synced") as submit:
-            before = submit(lambda: backend.commit(Transaction(((P0, records(b"before")),))))
-            fenced = submit(
-                lambda: backend.commit(
-                    Transaction(((P0, records(b"fenced")),), {TableKey("t", b"k"): b"v"}, old)
-                )
-            )
-            behind = submit(lambda: backend.commit(Transaction(((P0, records(b"behind")),))))
-            beside = submit(lambda: backend.commit(Transaction(((P1, records(b"beside")),))))
-            change = submit(lambda: backend.store.commit(Change(writes={"k": b"v"})))
-            taken = submit(lambda: backend.store.commit(Change({"k": 99}, {"k": b"w"})))
+        with _Group(pool, backend, gate, "synced") as group:
+            before = group.push(P0, b"before")
+            fenced = group.push(P0, b"fenced", table={TableKey("t", b"k"): b"v"}, fence=old)
+            behind = group.push(P0, b"behind")
+            beside = group.push(P1, b"beside")
+            change = group.submit(lambda: backend.store.commit(Change(writes={"k": b"v"})))
+            taken = group.submit(lambda: backend.store.commit(Change({"k": 99}, {"k": b"w"})))
         raise_fence(other.store, "unit")
         gate.point = None
         gate.open.release()
@@ -132,15 +153,17 @@ def test_one_that_is_fenced_meanwhile_drops_out_of_its_group_alone(tmp_path: Pat
             fenced.result()
         with pytest.raises(Conflict):
             taken.result()
-        ranges = [before.result()[0], behind.result()[0], beside.result()[0]]
-        assert [landed.start for landed in ranges] == [0, 1, 1]
+        landed = [before.result(), behind.result(), beside.result()]
+        assert [(found.partition, found.start) for [found] in landed] == [(P0, 0), (P0, 1), (P1, 1)]
         assert change.result() > old.epoch
         assert values(other, P0) == [b"before", b"behind"]
         assert values(other, P1) == [b"first", b"beside"]
         assert other.table.get("t", b"k") is None
 
 
-def test_a_group_commits_once_and_wakes_once(tmp_path: Path) -> None:
+def test_a_group_is_synced_once_and_committed_once(
+    tmp_path: Path, pool: ThreadPoolExecutor
+) -> None:
     reached: Counter[str] = Counter()
     gate = _Gate()
 
@@ -150,56 +173,69 @@ def test_a_group_commits_once_and_wakes_once(tmp_path: Path) -> None:
 
     with closing(EmbeddedBackend.open(tmp_path, reach=reach)) as backend:
         create(backend)
-        with _group(backend, gate, "locked") as submit:
-            singles = [
-                submit(lambda n=n: backend.commit(Transaction(((P0, records(b"%d" % n)),))))
-                for n in range(10)
-            ]
+        with _Group(pool, backend, gate, "locked") as group:
+            singles = [group.push(P0, b"%d" % number) for number in range(10)]
             reached.clear()
         gate.point = None
         gate.open.release()
-        starts = [single.result()[0].start for single in singles]
-        assert starts == list(range(10))
-        assert reached["synced"] == reached["committed"] == 2
+        assert [single.result()[0].start for single in singles] == list(range(10))
+    assert reached["synced"] == reached["committed"] == 2
 
 
 def test_one_that_waits_behind_a_commit_for_too_long_gives_up_and_is_not_written(
-    tmp_path: Path,
+    tmp_path: Path, pool: ThreadPoolExecutor
 ) -> None:
     gate = _Gate()
     with closing(EmbeddedBackend.open(tmp_path, lock_timeout_s=0.2, reach=gate)) as backend:
         create(backend)
         gate.point = "written"
-        with ThreadPoolExecutor(2) as pool:
-            slow = pool.submit(append, backend, P0, b"slow")
-            gate.await_arrival()
-            with pytest.raises(BackendUnavailable):
-                append(backend, P1, b"impatient")
-            gate.point = None
-            gate.open.release()
-            slow.result()
+        slow = pool.submit(append, backend, P0, b"slow")
+        gate.await_arrival()
+        with pytest.raises(BackendUnavailable):
+            append(backend, P1, b"impatient")
+        gate.point = None
+        gate.open.release()
+        slow.result()
         append(backend, P1, b"later")
         assert values(backend, P1) == [b"later"]
 
 
-def test_closing_waits_for_the_commit_under_way_and_refuses_those_behind_it(
-    tmp_path: Path,
-) -> None:
+def test_closing_waits_for_the_commit_under_way(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
     gate = _Gate()
     backend = EmbeddedBackend.open(tmp_path, reach=gate)
     create(backend)
-    with ThreadPoolExecutor(1) as pool:
-        with _group(backend, gate, "written") as submit:
-            behind = submit(lambda: backend.commit(Transaction(((P0, records(b"behind")),))))
-            closing_ = pool.submit(backend.close)
+    with _Group(pool, backend, gate, "written") as group:
+        behind = group.push(P0, b"behind")
+    closed = pool.submit(backend.close)
+    with pytest.raises(TimeoutError):
+        closed.result(0.1)
+    gate.point = None
+    gate.open.release()
+    closed.result()
+    behind.result()
+    with pytest.raises(HubClosed):
+        backend.commit(Transaction(((P0, records(b"later")),)))
+    with closing(EmbeddedBackend.open(tmp_path)) as reopened:
+        assert values(reopened, P0) == [b"behind"]
+
+
+def test_a_thread_that_is_interrupted_while_it_waits_for_its_turn_holds_up_nobody(
+    tmp_path: Path, pool: ThreadPoolExecutor
+) -> None:
+    gate = _Gate()
+    main = threading.main_thread().ident
+    assert main is not None
+    with closing(EmbeddedBackend.open(tmp_path, reach=gate)) as backend:
+        create(backend)
+        gate.point = "written"
+        slow = pool.submit(append, backend, P1, b"slow")
+        gate.await_arrival()
+        interrupts = threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGINT))
+        interrupts.start()
+        with pytest.raises(KeyboardInterrupt):
+            append(backend, P0, b"interrupted")
         gate.point = None
         gate.open.release()
-        closing_.result()
-        try:
-            behind.result()
-            expected = [b"behind"]
-        except HubClosed:
-            expected = []
-    with closing(EmbeddedBackend.open(tmp_path)) as reopened:
-        assert values(reopened, P1) == [b"first"]
-        assert values(reopened, P0) == expected
+        slow.result()
+        append(backend, P0, b"later")
+        assert values(backend, P0) == [b"later"]

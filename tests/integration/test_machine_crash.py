@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tailrace.backend.contract import Change, Transaction, raise_fence
-from tailrace.backend.embedded import EmbeddedBackend, folding
+from tailrace.backend.embedded import EmbeddedBackend, folding, writer
 from tailrace.errors import Fenced, OutOfRange, Sealed
 from tailrace.message import Partition
 from tests.contract.records import P0, P1, P2, TOPIC, append, create, read, records, values
@@ -110,7 +110,7 @@ def test_lost_positions_are_found_again(tmp_path: Path) -> None:
 def test_folded_batches_survive_since_they_were_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folding, "FOLD_ABOVE", 4)
+    monkeypatch.setattr(writer, "FOLD_ABOVE", 4)
     monkeypatch.setattr(folding, "FOLD_COUNT", 4)
     synced: list[int] = []
     with closing(_open(tmp_path, "first")) as backend:

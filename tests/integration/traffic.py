@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tailrace.backend.contract import Change, StorageTopic, Transaction
-from tailrace.backend.embedded import EmbeddedBackend, folding
+from tailrace.backend.embedded import EmbeddedBackend, folding, writer
 from tailrace.errors import Conflict, Sealed
 from tailrace.log.record import Record
 from tailrace.message import Partition, Range
@@ -27,7 +27,7 @@ from tests.integration.children import Report
 
 PARTITIONS = 12
 POINTER = "pointer"
-FOLD_ABOVE, FOLD_COUNT = 6, 4
+FOLD_ABOVE, FOLD_COUNT = 3, 2
 SEGMENT_BYTES = (64, 300, 4096)
 
 
@@ -75,9 +75,15 @@ def make_hub(directory: Path, sync: str) -> None:
     backend.close()
 
 
+def fold_early() -> None:
+    """From now on this process folds after a few batches."""
+    setattr(writer, "FOLD_ABOVE", FOLD_ABOVE)  # noqa: B010
+    folding.FOLD_COUNT = FOLD_COUNT
+
+
 def run(report: Report, traffic: Traffic) -> None:
     """The child: go on until killed."""
-    folding.FOLD_ABOVE, folding.FOLD_COUNT = FOLD_ABOVE, FOLD_COUNT
+    fold_early()
     armed = threading.Event()
 
     def reach(point: str) -> None:
@@ -113,7 +119,7 @@ def _work(
         count += 1
         if count == 4:
             armed.set()
-        if traffic.kill_at is None and chance.random() < 0.08:
+        if traffic.kill_at is None and chance.random() < 0.05:
             with suppress(Conflict):
                 tell(Switched(_switch(backend)))
             continue
@@ -141,7 +147,7 @@ def _switch(backend: EmbeddedBackend) -> int:
 
 def _transaction(backend: EmbeddedBackend, name: str, chance: random.Random) -> Transaction:
     storage = current_storage(backend)
-    wide = chance.random() < 0.5
+    wide = chance.random() < 0.3
     numbers = range(PARTITIONS) if wide else [chance.randrange(3)]
     counts = [chance.randint(1, 3) for _ in numbers]
     total = sum(counts)

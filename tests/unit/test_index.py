@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -47,7 +48,10 @@ def test_a_block_has_the_documented_bytes() -> None:
     entry = BatchEntry(7, 2, 3, 100, 60, 11, 12, 13, 0xCAFE)
     block = encode_block([entry])
     assert len(block) == BLOCK_HEAD_BYTES + ENTRY_BYTES
-    assert block[:20].hex() == "54524958" + "00000001" + "0000000000000007" + "00000000"
+    entries_crc, header_crc = zlib.crc32(block[24:]), zlib.crc32(block[:20])
+    assert block[:24].hex() == (
+        f"54524958 00000001 0000000000000007 {entries_crc:08x} {header_crc:08x}".replace(" ", "")
+    )
     assert block[BLOCK_HEAD_BYTES:].hex() == (
         "0000000000000007 00000002 00000003 00000064 0000003c"
         " 000000000000000b 000000000000000c 000000000000000d 0000cafe 00000000"
@@ -92,7 +96,7 @@ def test_a_block_written_again_after_it_was_not_committed_is_read_anew(descripto
     first = entries_of([1, 1])
     committed = _write(descriptor, first, entries_of([9], base=2))
     reader = IndexReader(Disk())
-    assert reader.entries(descriptor, len(encode_block(first)), 0) == first
+    assert reader.entries(descriptor, len(encode_block(first)), 0, ALL_BYTES) == first
     second = entries_of([4], base=2)
     assert _write(descriptor, first, second) == committed
     assert reader.entries(descriptor, committed, 3, ALL_BYTES) == second

@@ -6,8 +6,8 @@ big-endian.
     block   magic "TRIX"   4 bytes
             count          4 bytes   entries in the block
             first offset   8 bytes   base offset of the first entry
-            (zero)         4 bytes
-            checksum       4 bytes   CRC-32 of the block without the checksum itself
+            checksum       4 bytes   CRC-32 of the entries' bytes
+            checksum       4 bytes   CRC-32 of the 20 bytes before it
             entries        count x 56 bytes, as `ENTRY`
 
 Blocks let a reader find an offset by walking a few headers, and let a writer add entries
@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tailrace.log.disk import Buffer, Disk
+from tailrace.log.disk import Disk
 
 MAGIC = b"TRIX"
 _HEADER = struct.Struct(">4sIqI")
@@ -72,20 +72,19 @@ class DamagedIndex(ValueError):
 
 
 class _Block(NamedTuple):
+    """Where the entries of a block are."""
+
     first_offset: int
     position: int
     bytes: int
+    crc: int
 
 
 def encode_block(entries: Sequence[BatchEntry]) -> bytes:
     """The bytes of one block."""
     rows = np.array([(*entry, 0) for entry in entries], dtype=ENTRY).tobytes()
-    header = _HEADER.pack(MAGIC, len(entries), entries[0].base, 0)
-    return header + _CHECKSUM.pack(_checksum(header, rows)) + rows
-
-
-def _checksum(header: Buffer, rows: Buffer) -> int:
-    return zlib.crc32(rows, zlib.crc32(header))
+    header = _HEADER.pack(MAGIC, len(entries), entries[0].base, zlib.crc32(rows))
+    return header + _CHECKSUM.pack(zlib.crc32(header)) + rows
 
 
 class IndexReader:
@@ -126,30 +125,26 @@ class IndexReader:
     def _walk(self, descriptor: int, index_bytes: int) -> DamagedIndex | None:
         while self._walked_bytes < index_bytes:
             position = self._walked_bytes
-            header = self._disk.read(descriptor, _HEADER.size, position)
-            if len(header) < _HEADER.size:
-                return DamagedIndex(f"it ends at {position + len(header)}, not at {index_bytes}")
-            magic, count, first_offset, _ = _HEADER.unpack(header)
-            block = _Block(first_offset, position, _HEAD_BYTES + count * ENTRY.itemsize)
-            if magic != MAGIC or position + block.bytes > index_bytes:
+            head = self._disk.read(descriptor, _HEAD_BYTES, position)
+            if len(head) < _HEAD_BYTES:
+                return DamagedIndex(f"it ends at {position + len(head)}, not at {index_bytes}")
+            magic, count, first_offset, crc = _HEADER.unpack_from(head)
+            whole = _CHECKSUM.pack(zlib.crc32(head[: _HEADER.size])) == head[_HEADER.size :]
+            if magic != MAGIC or not whole:
                 return DamagedIndex(f"no block begins at byte {position}")
-            self._blocks.append(block)
-            self._walked_bytes += block.bytes
+            size = count * ENTRY.itemsize
+            self._blocks.append(_Block(first_offset, position + _HEAD_BYTES, size, crc))
+            self._walked_bytes += _HEAD_BYTES + size
         return None
 
     def _rows(self, descriptor: int, number: int) -> npt.NDArray[np.void]:
         if self._held is not None and self._held[0] == number:
             return self._held[1]
         block = self._blocks[number]
-        data = memoryview(self._disk.read(descriptor, block.bytes, block.position))
-        header, checksum, rows = (
-            data[: _HEADER.size],
-            data[_HEADER.size : _HEAD_BYTES],
-            data[_HEAD_BYTES:],
-        )
-        if len(data) != block.bytes or _CHECKSUM.pack(_checksum(header, rows)) != checksum:
-            behind = [next_block.first_offset for next_block in self._blocks[number + 1 :][:1]]
-            raise DamagedIndex(f"the block at byte {block.position} fails its checksum", *behind)
-        found = np.frombuffer(rows, dtype=ENTRY)
-        self._held = (number, found)
-        return found
+        data = self._disk.read(descriptor, block.bytes, block.position)
+        if len(data) != block.bytes or zlib.crc32(data) != block.crc:
+            behind = [following.first_offset for following in self._blocks[number + 1 :][:1]]
+            raise DamagedIndex(f"the entries at byte {block.position} fail their checksum", *behind)
+        rows = np.frombuffer(data, dtype=ENTRY)
+        self._held = (number, rows)
+        return rows

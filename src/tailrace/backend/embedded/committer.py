@@ -39,6 +39,7 @@ class Work:
         "deadline",
         "error",
         "finished",
+        "leads",
         "ranges",
         "result",
         "turn",
@@ -58,6 +59,7 @@ class Work:
         self.result: Any = None
         self.error: BaseException | None = None
         self.finished = False
+        self.leads = False
         self.deadline = 0.0
         self.turn: threading.Lock | None = None
 
@@ -119,18 +121,29 @@ class Committer:
     def _await_turn(self, work: Work) -> bool:
         """Wait until the work is finished (False) or its thread is to lead (True)."""
         assert work.turn is not None
-        if not work.turn.acquire(timeout=self._timeout_s):
-            with self._mutex:
-                settled = work.turn.acquire(blocking=False)
-                if not settled and work in self._queue:
-                    self._queue.remove(work)
+        try:
+            if not work.turn.acquire(timeout=self._timeout_s):
+                if self._withdraw(work):
                     raise BackendUnavailable(
                         f"no commit within {self._timeout_s:g} s",
                         "another thread of this process waits for a lock; nothing was written",
                     )
-            if not settled:
                 work.turn.acquire()
-        return not work.finished
+        except BaseException:
+            if not self._withdraw(work) and work.leads:
+                with self._mutex:
+                    self._queue.remove(work)
+                self._hand_over()
+            raise
+        return work.leads
+
+    def _withdraw(self, work: Work) -> bool:
+        """Take work back that only waits; False when it is under way or its thread is to lead."""
+        with self._mutex:
+            waits = work in self._queue and not work.leads
+            if waits:
+                self._queue.remove(work)
+            return waits
 
     def _lead(self, own: Work) -> None:
         try:
@@ -168,6 +181,7 @@ class Committer:
                 return
             heir = self._queue[0]
             assert heir.turn is not None
+            heir.leads = True
             heir.turn.release()
 
 

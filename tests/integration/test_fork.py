@@ -1,0 +1,346 @@
+"""Forks of a process that has a hub open: nobody is held up, and parent and child both go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+import tailrace
+from tailrace.backend.contract import Transaction
+from tailrace.backend.embedded import EmbeddedBackend
+from tailrace.errors import HubClosed
+from tests.contract.records import P0, P1, append, create, records, values
+from tests.integration.children import Child, Report
+from tests.integration.processes import await_death, kill_now
+from tests.scale import count
+
+pytestmark = pytest.mark.part("fences")
+
+AT_ONCE_S = 5.0
+"""A partition that a dead process held takes appends within this, on a busy machine."""
+
+WAKE_S = 20.0
+"""By then a follower that was not woken is not going to be."""
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[EmbeddedBackend]:
+    with closing(EmbeddedBackend.open(tmp_path, lock_timeout_s=AT_ONCE_S)) as backend:
+        create(backend)
+        yield backend
+
+
+def _fork(work: Callable[[], object]) -> int:
+    """Run `work` in a forked child, which then ends, with 1 if it raised; the child's number."""
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        work()
+        status = 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(status)
+
+
+def _ended_well(pid: int) -> bool:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def _live_on(report: Report) -> NoReturn:
+    """A forked child that does nothing, for ever."""
+    report(os.getpid())
+    while True:
+        signal.pause()
+
+
+def _fork_and_die(report: Report, directory: Path, point: str, in_thread: bool) -> None:
+    """Child: at the point of an append, fork one that lives on, and be killed there."""
+    armed = False
+
+    def reach(reached: str) -> None:
+        if armed and reached == point:
+            forks = threading.Thread(target=_fork, args=(lambda: _live_on(report),))
+            if in_thread:
+                forks.start()
+                forks.join()
+            else:
+                forks.run()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    backend = EmbeddedBackend.open(directory, reach=reach)
+    armed = True
+    append(backend, P0, b"never")
+
+
+@pytest.mark.parametrize(
+    ("point", "in_thread"),
+    [
+        *((point, True) for point in ("locked", "written", "commit-locked", "committed")),
+        *((point, False) for point in ("locked", "commit-locked", "applied", "commit")),
+    ],
+)
+def test_a_killed_process_whose_forked_child_lives_on_holds_nobody_up(
+    point: str, in_thread: bool, hub: EmbeddedBackend, tmp_path: Path
+) -> None:
+    child = Child(_fork_and_die, tmp_path, point, in_thread)
+    survivor = child.next_report()
+    try:
+        await_death(child.pid)
+        append(hub, P0, b"at once")
+        with closing(EmbeddedBackend.open(tmp_path, lock_timeout_s=AT_ONCE_S)) as opened:
+            append(opened, P1, b"at once")
+    finally:
+        kill_now(survivor)
+    assert values(hub, P0) == ([b"never"] if point == "committed" else []) + [b"at once"]
+
+
+def _lock_pids(file: Path) -> set[int]:
+    """Who holds POSIX locks of a file."""
+    inode = str(file.stat().st_ino)
+    lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return {int(line[4]) for line in lines if line[5].rpartition(":")[2] == inode}
+
+
+def _use_in_fork(report: Report, directory: Path) -> None:
+    """Child: fork one that uses the hub and stays, say its number, and stay too."""
+    backend = EmbeddedBackend.open(directory)
+    append(backend, P0, b"parent")
+
+    def use() -> None:
+        append(backend, P0, b"child")
+        _live_on(report)
+
+    _fork(use)
+    signal.pause()
+
+
+def test_a_forked_child_that_uses_the_hub_holds_locks_of_its_own_on_the_database(
+    hub: EmbeddedBackend, tmp_path: Path
+) -> None:
+    child = Child(_use_in_fork, tmp_path)
+    forked = child.next_report()
+    try:
+        for name in ("hub.db", "hub.db-shm"):
+            assert {os.getpid(), child.pid, forked} <= _lock_pids(tmp_path / name)
+    finally:
+        kill_now(forked)
+        list(child.kill())
+    assert values(hub, P0) == [b"parent", b"child"]
+
+
+def _commit_and_fork(report: Report, directory: Path, forks: int) -> None:
+    """Child: while three threads commit and two read without end, fork children that do both."""
+    backend = EmbeddedBackend.open(directory)
+    done = threading.Event()
+
+    def commit() -> None:
+        while not done.is_set():
+            backend.commit(Transaction(((P0, records(b"parent")),)))
+
+    def look() -> None:
+        end = 0
+        while not done.is_set():
+            end = backend.log.read(P0, end, 1 << 20).next_offset
+
+    threads = [threading.Thread(target=work) for work in (commit, commit, commit, look, look)]
+    for thread in threads:
+        thread.start()
+
+    def use(number: int) -> None:
+        signal.alarm(60)
+        append(backend, P1, b"%d" % number, b"%d" % number)
+        assert b"%d" % number in values(backend, P1)
+        assert values(backend, P0)[:1] == [b"parent"]
+
+    append(backend, P0, b"parent")
+    for number in range(forks):
+        pid = _fork(partial(use, number))
+        report((number, _ended_well(pid)))
+    done.set()
+    for thread in threads:
+        thread.join()
+    report(len(values(backend, P0)))
+
+
+def test_a_child_forked_while_other_threads_commit_and_read_can_use_the_hub(
+    hub: EmbeddedBackend, tmp_path: Path
+) -> None:
+    forks = count("forks", test=15, soak=300)
+    child = Child(_commit_and_fork, tmp_path, forks)
+    *outcomes, stored = child.rest()
+    assert outcomes == [(number, True) for number in range(forks)]
+    assert child.exit_code == 0
+    assert values(hub, P1) == [b"%d" % number for number in range(forks) for _ in range(2)]
+    assert len(values(hub, P0)) == stored
+
+
+PROGRAM = """
+import multiprocessing, sys, tailrace
+
+hub = tailrace.open(sys.argv[1])
+topic = hub.create_topic("jobs", bytes, partitions=4)
+topic.push(b"0", key="k0")
+
+def push(number):
+    with topic.producer() as producer:
+        producer.push(b"%d" % number, key=f"k{number}")
+    return topic.push(b"%d" % number, key=f"k{number}").id
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("fork").Pool(3) as pool:
+        ids = pool.map(push, range(1, 10))
+    topic.push(b"0", key="k0")
+    hub.close()
+    print(*ids)
+"""
+
+
+def test_a_pool_of_forked_processes_pushes_to_a_topic_that_was_open(tmp_path: Path) -> None:
+    directory = str(tmp_path / "hub")
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, directory],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    with tailrace.open(directory) as hub:
+        topic = hub.topic("jobs", bytes)
+        found = {m.id: m.data for read in topic.reader().poll() for m in topic.messages(*read)}
+    assert sorted(found.values()) == sorted(b"%d" % number for number in range(10) for _ in "ab")
+    assert [found[each] for each in done.stdout.split()] == [b"%d" % n for n in range(1, 10)]
+
+
+def _fork_with_a_producer(report: Report, directory: Path) -> None:
+    """Child: a producer that holds messages when the process is forked."""
+    with tailrace.open(directory) as hub:
+        topic = hub.create_topic("jobs", bytes, partitions=1)
+        producer = topic.producer(linger="60s")
+        pending = producer.push(b"parent's")
+
+        def use() -> None:
+            with pytest.raises(HubClosed):
+                producer.push(b"child's")
+            with pytest.raises(HubClosed):
+                pending.result(timeout=0)
+            topic.push(b"child's own")
+
+        report(_ended_well(_fork(use)))
+        producer.close()
+        report(pending.result().offset)
+
+
+def test_a_producer_stays_with_the_parent_which_sends_what_it_holds_once(tmp_path: Path) -> None:
+    child = Child(_fork_with_a_producer, tmp_path / "hub")
+    assert list(child.rest()) == [True, 1]
+    with tailrace.open(tmp_path / "hub") as hub:
+        topic = hub.topic("jobs", bytes)
+        [read] = topic.reader().poll()
+        assert [m.data for m in topic.messages(*read)] == [b"child's own", b"parent's"]
+
+
+def _fork_with_a_follower(report: Report, directory: Path) -> None:
+    """Child: a follower that parent and forked child both go on to use."""
+    backend = EmbeddedBackend.open(directory)
+    used, uses = os.pipe()
+    with closing(backend.follower()) as follower:
+        follower.arm()
+
+        def use() -> None:
+            follower.arm()
+            append(backend, P0, b"child")
+            seen = follower.wait(WAKE_S)
+            follower.arm()
+            os.write(uses, b"seen" if seen and not follower.wait(0.0) else b"not")
+            signal.pause()
+
+        forked = _fork(use)
+        report(os.read(used, 4))
+        report(follower.wait(WAKE_S))
+        kill_now(forked)
+
+
+def test_a_follower_of_the_parent_misses_nothing_that_its_forked_child_has_seen(
+    hub: EmbeddedBackend, tmp_path: Path
+) -> None:
+    child = Child(_fork_with_a_follower, tmp_path)
+    assert list(child.rest()) == [b"seen", True]
+
+
+def _die_unseen(report: Report, directory: Path, forks: bool) -> None:
+    """Child: be killed between COMMIT and the waking of followers, with a forked child or none."""
+
+    def reach(point: str) -> None:
+        if point == "committed":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    backend = EmbeddedBackend.open(directory, reach=reach)
+    report(_fork(signal.pause) if forks else 0)
+    append(backend, P0, b"committed")
+
+
+@pytest.mark.parametrize("forks", [False, True])
+def test_a_commit_whose_process_is_killed_before_it_wakes_anybody_wakes_all_the_same(
+    forks: bool, hub: EmbeddedBackend, tmp_path: Path
+) -> None:
+    with closing(hub.follower()) as follower:
+        child = Child(_die_unseen, tmp_path, forks)
+        while True:
+            follower.arm()
+            if hub.log.bounds(P0).end:
+                break
+            assert follower.wait(WAKE_S)
+    survivor = child.next_report()
+    if survivor:
+        kill_now(survivor)
+    assert list(child.rest()) == []
+    assert child.exit_code == -9
+    assert values(hub, P0) == [b"committed"]
+
+
+def _fork_inside_a_commit(report: Report, directory: Path) -> None:
+    """Child: fork in the middle of a commit, as a signal handler might, and go on."""
+    armed = False
+
+    def use() -> None:
+        for attempt in (
+            lambda: backend.log.bounds(P0),
+            lambda: append(backend, P0, b"child"),
+            lambda: EmbeddedBackend.open(directory),
+        ):
+            with pytest.raises(HubClosed, match="forked in the middle"):
+                attempt()
+
+    def reach(point: str) -> None:
+        nonlocal armed
+        if armed and point == "commit":
+            armed = False
+            report(_ended_well(_fork(use)))
+
+    backend = EmbeddedBackend.open(directory, reach=reach)
+    armed = True
+    append(backend, P0, b"parent")
+
+
+def test_a_child_forked_from_inside_a_commit_is_refused_and_does_no_harm(
+    hub: EmbeddedBackend, tmp_path: Path
+) -> None:
+    child = Child(_fork_inside_a_commit, tmp_path)
+    assert list(child.rest()) == [True]
+    assert child.exit_code == 0
+    append(hub, P0, b"after")
+    assert values(hub, P0) == [b"parent", b"after"]
