@@ -163,6 +163,15 @@ def test_a_new_hub_needs_room_for_its_reserve(small_disk: Path) -> None:
     EmbeddedBackend.open(small_disk / "hub").close()
 
 
+def test_a_reserve_that_is_not_whole_is_made_whole(tmp_path: Path) -> None:
+    reserve = tmp_path / "hub.reserve"
+    with closing(EmbeddedBackend.open(tmp_path)) as backend:
+        create(backend)
+        reserve.write_bytes(b"")
+        append(backend, P0, b"a")
+        assert reserve.stat().st_blocks * 512 >= RESERVE_BYTES
+
+
 def _append_one(report: Report, hub: Path, partition: Partition) -> None:
     with closing(EmbeddedBackend.open(hub, lock_timeout_s=5.0)) as backend:
         report(append(backend, partition, b"by another").start)

@@ -317,13 +317,10 @@ def _fork_inside_a_commit(report: Report, directory: Path) -> None:
     armed = False
 
     def use() -> None:
-        for attempt in (
-            lambda: backend.log.bounds(P0),
-            lambda: append(backend, P0, b"child"),
-            lambda: EmbeddedBackend.open(directory),
-        ):
-            with pytest.raises(HubClosed, match="forked in the middle"):
-                attempt()
+        with pytest.raises(HubClosed, match="forked in the middle"):
+            backend.log.bounds(P0)
+        with pytest.raises(HubClosed, match="forked in the middle"):
+            append(backend, P0, b"child")
 
     def reach(point: str) -> None:
         nonlocal armed

@@ -9,6 +9,7 @@ import zlib
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -186,3 +187,4 @@ class SegmentModel(RuleBasedStateMachine):
 
 
 TestSegmentModel = SegmentModel.TestCase
+TestSegmentModel.settings = settings(max_examples=50, stateful_step_count=20)

@@ -48,6 +48,8 @@ FEW = 256
 _FEW_ROWS = 96
 """Below so many rows the plain loop beats arrays, its detour over records included."""
 
+_NO_OFFSETS = pa.array(np.zeros(1 << 16, np.int64))
+_NO_CODES = pa.array(np.zeros(1 << 16, np.uint8))
 _BINARY = "binary, large_binary, binary_view, string, large_string, string_view"
 _COLUMNS = ("key", "value", "timestamp", "headers", "mode", "op")
 
@@ -137,7 +139,7 @@ def normalise(batch: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
     refuse_nulls("value", value)
     return pa.RecordBatch.from_arrays(
         [
-            pa.array(np.zeros(count, np.int64)),
+            _zeros(count, _NO_OFFSETS),
             _as_timestamp(given.get("timestamp"), count, now_ms),
             _as_code("mode", given.get("mode"), count, MODES),
             _as_code("op", given.get("op"), count, OPS),
@@ -147,6 +149,11 @@ def normalise(batch: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
         ],
         schema=SCHEMA,
     )
+
+
+def _zeros(count: int, kept: pa.Array[Any]) -> pa.Array[Any]:
+    """So many zeros of the kind that is kept, which most batches need no more of."""
+    return kept.slice(0, count) if count <= len(kept) else pa.array(np.zeros(count), kept.type)
 
 
 def _as_binary(name: str, column: pa.Array[Any]) -> pa.Array[Any]:
@@ -181,7 +188,7 @@ def _as_timestamp(column: pa.Array[Any] | None, count: int, now_ms: int) -> pa.A
 
 def _as_code(name: str, column: pa.Array[Any] | None, count: int, valid: str) -> pa.Array[Any]:
     if column is None:
-        return pa.array(np.zeros(count, np.uint8))
+        return _zeros(count, _NO_CODES)
     if not pa.types.is_integer(column.type):
         raise InvalidValue(f"the type of column {name!r}", str(column.type), "any integer")
     refuse_nulls(name, column)

@@ -17,7 +17,6 @@ without touching older ones: bytes after the length that `hub.db` names do not e
 from __future__ import annotations
 
 import struct
-import zlib
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -25,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tailrace.log.checksum import crc32
 from tailrace.log.disk import Disk
 
 MAGIC = b"TRIX"
@@ -83,8 +83,8 @@ class _Block(NamedTuple):
 def encode_block(entries: Sequence[BatchEntry]) -> bytes:
     """The bytes of one block."""
     rows = np.array([(*entry, 0) for entry in entries], dtype=ENTRY).tobytes()
-    header = _HEADER.pack(MAGIC, len(entries), entries[0].base, zlib.crc32(rows))
-    return header + _CHECKSUM.pack(zlib.crc32(header)) + rows
+    header = _HEADER.pack(MAGIC, len(entries), entries[0].base, crc32(rows))
+    return header + _CHECKSUM.pack(crc32(header)) + rows
 
 
 class IndexReader:
@@ -129,7 +129,7 @@ class IndexReader:
             if len(head) < _HEAD_BYTES:
                 return DamagedIndex(f"it ends at {position + len(head)}, not at {index_bytes}")
             magic, count, first_offset, crc = _HEADER.unpack_from(head)
-            whole = _CHECKSUM.pack(zlib.crc32(head[: _HEADER.size])) == head[_HEADER.size :]
+            whole = _CHECKSUM.pack(crc32(head[: _HEADER.size])) == head[_HEADER.size :]
             if magic != MAGIC or not whole:
                 return DamagedIndex(f"no block begins at byte {position}")
             size = count * ENTRY.itemsize
@@ -142,7 +142,7 @@ class IndexReader:
             return self._held[1]
         block = self._blocks[number]
         data = self._disk.read(descriptor, block.bytes, block.position)
-        if len(data) != block.bytes or zlib.crc32(data) != block.crc:
+        if len(data) != block.bytes or crc32(data) != block.crc:
             behind = [following.first_offset for following in self._blocks[number + 1 :][:1]]
             raise DamagedIndex(f"the entries at byte {block.position} fail their checksum", *behind)
         rows = np.frombuffer(data, dtype=ENTRY)

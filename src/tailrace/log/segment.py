@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import threading
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from tailrace.log.checksum import crc32
 from tailrace.log.columns import decode
 from tailrace.log.disk import Buffer, Disk
 from tailrace.log.index import BatchEntry, IndexReader, encode_block
@@ -156,7 +156,7 @@ class Segment:
                 return number, Damage(
                     entry, f"the file ends {entry.bytes - len(batch)} bytes early"
                 )
-            if zlib.crc32(batch) != entry.crc:
+            if crc32(batch) != entry.crc:
                 return number, Damage(entry, "the checksum does not match")
         return len(entries), None
 

@@ -8,6 +8,7 @@ fields of all records in one gather, then cuts keys and values out of the bytes.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -72,17 +73,17 @@ def encode_columns(batch: pa.RecordBatch) -> Encoded:
     first, last = int(timestamps.min()), int(timestamps.max())
     flags = _mode_bytes(batch, first, last)
     blocks = _header_blocks(batch["headers"])
-    key_lengths, data_lengths = _lengths(keys), _lengths(values)
+    key_lengths, data_lengths = row_lengths(keys), row_lengths(values)
     if blocks is not None:
-        block_lengths = _lengths(blocks)
+        block_lengths = row_lengths(blocks)
         data_lengths = data_lengths + block_lengths
         flags[block_lengths > 0] |= HEADERS_BIT
-    size = count * OVERHEAD_BYTES + int(key_lengths.sum()) + int(data_lengths.sum())
+    size = count * OVERHEAD_BYTES + _total(key_lengths) + _total(data_lengths)
     if size > BATCH_BYTES_MAX:
         raise batch_too_large(size)
     even = blocks is None and _all_equal(key_lengths) and _all_equal(data_lengths)
-    rows = np.empty(count, _even_dtype(key_lengths[0], data_lengths[0]) if even else _HEAD)
-    rows["offset"] = 0
+    whole = _even_dtype(int(key_lengths[0]), int(data_lengths[0])) if even else _HEAD
+    rows = np.zeros(count, whole)
     rows["length"] = key_lengths + data_lengths + 8
     rows["timestamp"] = timestamps
     rows["mode"] = flags
@@ -246,18 +247,26 @@ def _binary(items: npt.NDArray[Any], item_bytes: int) -> Column:
     return pa.Array.from_buffers(pa.binary(), len(items), buffers)
 
 
-def _lengths(column: Column) -> npt.NDArray[np.int64]:
-    lengths: Any = pc.call_function("binary_length", [column])
-    numbers: npt.NDArray[np.int32] = (
-        lengths.fill_null(0) if column.null_count else lengths
-    ).to_numpy()
-    return numbers.astype(np.int64)
+def row_lengths(column: Column) -> npt.NDArray[np.int32]:
+    """The bytes that each row of a binary column has; a null has none."""
+    if column.null_count:
+        lengths: Any = pc.call_function("binary_length", [column])
+        filled: npt.NDArray[np.int32] = lengths.fill_null(0).to_numpy()
+        return filled
+    buffers: list[Any] = column.buffers()
+    offsets = np.frombuffer(buffers[1], np.int32, len(column) + 1, 4 * column.offset)
+    return offsets[1:] - offsets[:-1]
+
+
+def _total(numbers: npt.NDArray[np.int32]) -> int:
+    return int(numbers.sum(dtype=np.int64))
 
 
 def _all_equal(numbers: npt.NDArray[Any]) -> bool:
     return bool((numbers == numbers[0]).all())
 
 
+@lru_cache(maxsize=256)
 def _even_dtype(key_length: int, data_length: int) -> np.dtype[Any]:
     """A whole record; a key or value without bytes has no field, as numpy has no such items."""
     key = [("key", f"V{key_length}")] if key_length else []

@@ -8,12 +8,12 @@ from types import NoneType
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tailrace.clock import Clock
 from tailrace.errors import InvalidValue, MessageTooLarge
 from tailrace.log.columns import FEW, HEADERS, normalise
 from tailrace.log.record import TIMESTAMP_MAX, Record, header_block
+from tailrace.log.vectors import row_lengths
 from tailrace.payload import BYTES, CONTENT_TYPE, Payload
 from tailrace.settings import HubSettings
 
@@ -156,5 +156,4 @@ def _block_bytes(headers: Mapping[str, bytes]) -> int:
 
 
 def _longest(column: pa.Array[Any]) -> int:
-    lengths = pc.call_function("binary_length", [column])
-    return pc.call_function("max", [lengths]).as_py() or 0
+    return int(row_lengths(column).max())

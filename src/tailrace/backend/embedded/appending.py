@@ -3,12 +3,12 @@ exist."""
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import apsw
 
+from tailrace.log.checksum import crc32
 from tailrace.log.index import BatchEntry
 from tailrace.log.record import Encoded
 from tailrace.log.segment import SEGMENT_BYTES_MAX
@@ -82,7 +82,7 @@ def stamp(placement: Placement) -> memoryview:
     """The batch with its offsets written in; the placement's entry gets the checksum of it."""
     entry = placement.entry
     data = placement.encoded.stamp(entry.base)
-    placement.entry = BatchEntry(*entry[:-1], crc=zlib.crc32(data))
+    placement.entry = BatchEntry(*entry[:-1], crc=crc32(data))
     return data
 
 
