@@ -64,7 +64,7 @@ def test_lost_bytes_become_gaps_that_are_reported(tmp_path: Path) -> None:
     _file(tmp_path, P2).unlink()
     with closing(_open(tmp_path, "second")) as backend:
         assert backend.info.incarnation == 2
-        lost = [gap.split(" did not survive")[0] for gap in backend.gaps]
+        lost = [gap.split(" did not survive")[0] for gap in backend.info.gaps]
         assert lost == [f"{P0}@4 to @5", f"{P0}@6 to @7", f"{P2}@0 to @0"]
         assert values(backend, P0) == [b"a", b"a", b"b", b"b"]
         assert values(backend, P1) == [b"whole"]
@@ -75,7 +75,7 @@ def test_lost_bytes_become_gaps_that_are_reported(tmp_path: Path) -> None:
         assert [row.offset for row in read(backend, P0)] == [0, 1, 2, 3, INCARNATION]
         assert values(backend, P2) == [b"next"]
     with closing(_open(tmp_path, "second")) as backend:
-        assert backend.gaps == []
+        assert backend.info.gaps == ()
         assert backend.info.incarnation == 2
         assert append(backend, P0, b"again").start == INCARNATION + 1
 
@@ -89,11 +89,25 @@ def test_zeroed_pages_become_gaps_and_what_is_around_them_is_read(tmp_path: Path
         file.seek(4096)
         file.write(bytes(4096))
     with closing(_open(tmp_path, "second")) as backend:
-        assert [gap.split(" ")[0] for gap in backend.gaps] == [
+        assert [gap.split(" ")[0] for gap in backend.info.gaps] == [
             f"{P0}@{offset}" for offset in (2, 3, 4)
         ]
         assert b"".join(value[:1] for value in values(backend, P0)) == b"015678"
         assert [found for _, found in backend.log.verify(P0) if found] == []
+
+
+def test_gaps_are_told_by_every_opening_until_they_are_accepted(tmp_path: Path) -> None:
+    with closing(_open(tmp_path, "first")) as backend:
+        create(backend)
+        append(backend, P0, b"lost")
+    os.truncate(_file(tmp_path, P0), 3)
+    for _ in range(2):
+        with closing(_open(tmp_path, "second")) as backend:
+            assert [gap.split(" ")[0] for gap in backend.info.gaps] == [f"{P0}@0"]
+    with closing(_open(tmp_path, "second")) as backend:
+        backend.accept_gaps()
+    with closing(_open(tmp_path, "second")) as backend:
+        assert backend.info.gaps == ()
 
 
 def test_lost_positions_are_found_again(tmp_path: Path) -> None:
@@ -103,7 +117,7 @@ def test_lost_positions_are_found_again(tmp_path: Path) -> None:
         append(backend, P0, *expected)
     os.truncate(_file(tmp_path, P0, ".positions"), 101)
     with closing(_open(tmp_path, "second")) as backend:
-        assert backend.gaps == []
+        assert backend.info.gaps == ()
         assert values(backend, P0) == expected
 
 
@@ -199,7 +213,7 @@ def test_under_either_policy_a_new_boot_begins_a_new_incarnation(sync: str, tmp_
         create(backend)
         append(backend, P0, b"a")
     with closing(_open(tmp_path, "second", sync)) as backend:
-        assert (backend.info.incarnation, backend.gaps) == (2, [])
+        assert (backend.info.incarnation, backend.info.gaps) == (2, ())
         assert append(backend, P0, b"b").start == INCARNATION
         assert values(backend, P0) == [b"a", b"b"]
 

@@ -11,7 +11,7 @@ from tailrace.cli.session import Session
 from tailrace.cli.tables import facts, moment, size
 
 if TYPE_CHECKING:
-    from tailrace.operations.hub_info import HubSummary
+    from tailrace.operations.hub_info import AcceptedGaps, HubSummary
 
 
 @verb(
@@ -28,6 +28,25 @@ def info(session: Session) -> None:
 
     with session.open_hub() as hub:
         session.show(hub_info(hub), _hub_text)
+
+
+@verb(
+    "accept-gaps",
+    examples="""
+    tailrace hub accept-gaps
+    """,
+)
+@click.pass_obj
+def accept_gaps(session: Session) -> None:
+    """Forget the gaps of a crash, once somebody has seen to them; `status` is well again."""
+    from tailrace.operations.hub_info import accept_gaps as accept
+
+    with session.open_hub() as hub:
+        session.show(accept(hub), _gaps_text)
+
+
+def _gaps_text(accepted: AcceptedGaps) -> str:
+    return "\n".join(accepted.gaps) or "no gaps"
 
 
 def _hub_text(hub: HubSummary) -> str:
@@ -48,4 +67,4 @@ def _hub_text(hub: HubSummary) -> str:
     )
 
 
-hub_command = Noun("hub", [info], help="Look at the hub itself.")
+hub_command = Noun("hub", [info, accept_gaps], help="Look at the hub itself.")

@@ -33,11 +33,16 @@ class HubSummary:
     disk_percent: int
 
 
+@dataclass(frozen=True, slots=True)
+class AcceptedGaps:
+    """The gaps that `status` shows no more."""
+
+    gaps: tuple[str, ...]
+
+
 def hub_info(hub: Hub) -> HubSummary:
     """What the hub says of itself, and what it holds."""
-    backend = hub.backend
-    if not isinstance(backend, EmbeddedBackend):
-        raise InvalidValue("hub", backend.name, "a hub in a directory")
+    backend = embedded(hub)
     layout = layout_of(hub)
     topics = list_topics(hub)
     held = total(Held(each.messages, each.bytes) for each in topics)
@@ -58,6 +63,20 @@ def hub_info(hub: Hub) -> HubSummary:
         disk_free_bytes=free_bytes,
         disk_percent=percent,
     )
+
+
+def accept_gaps(hub: Hub) -> AcceptedGaps:
+    """Forget the gaps that a crash of the machine left, which `status` shows until then."""
+    backend = embedded(hub)
+    backend.accept_gaps()
+    return AcceptedGaps(backend.info.gaps)
+
+
+def embedded(hub: Hub) -> EmbeddedBackend:
+    """The backend of a hub in a directory; `InvalidValue` for any other."""
+    if not isinstance(hub.backend, EmbeddedBackend):
+        raise InvalidValue("hub", hub.backend.name, "a hub in a directory")
+    return hub.backend
 
 
 def disk_usage(directory: Path) -> tuple[int, int]:

@@ -56,8 +56,9 @@ def unavailable(path: str, error: BackendUnavailable) -> HubStatus:
 
 def _gaps(hub: Hub) -> Iterator[Problem]:
     if isinstance(hub.backend, EmbeddedBackend):
-        for gap in hub.backend.gaps:
-            yield Problem("gap", gap, "push again what the producers still have")
+        for gap in hub.backend.info.gaps:
+            remedy = "push again what the producers still have, then: tailrace hub accept-gaps"
+            yield Problem("gap", gap, remedy)
 
 
 def _disk(info: HubSummary) -> Iterator[Problem]:

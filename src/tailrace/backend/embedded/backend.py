@@ -47,12 +47,8 @@ def _go_on(_point: str) -> None:
 class EmbeddedBackend:
     """See `tailrace.backend.contract.Backend`. Made by `open`."""
 
-    def __init__(
-        self, parts: Parts, timeout_s: float, info: opening.HubInfo, gaps: list[str]
-    ) -> None:
+    def __init__(self, parts: Parts, timeout_s: float, info: opening.HubInfo) -> None:
         self.info = info
-        self.gaps = gaps
-        """Batches that the last crash of the machine lost, in words; found by this opening."""
         self._parts: Parts | None = parts
         self._layout = parts.layout
         self._writer = Writer(parts)
@@ -98,7 +94,7 @@ class EmbeddedBackend:
             locks.lock_commit(time.monotonic() + lock_timeout_s)
             try:
                 with NO_FORK:
-                    info, gaps = _prepare(layout, disk, sync, boot, clock.now_ms())
+                    info = _prepare(layout, disk, sync, boot, clock.now_ms())
             finally:
                 locks.unlock_commit()
             synchronous = opening.SYNC_POLICIES[info.sync]
@@ -120,7 +116,7 @@ class EmbeddedBackend:
             if isinstance(error, Error) or not isinstance(error, OSError | apsw.Error):
                 raise
             raise BackendUnavailable(f"{directory} cannot be opened as a hub: {error}") from error
-        return cls(parts, lock_timeout_s, info, gaps)
+        return cls(parts, lock_timeout_s, info)
 
     @property
     def name(self) -> str:
@@ -142,6 +138,10 @@ class EmbeddedBackend:
         )
         self._submit(work)
         return work.ranges
+
+    def accept_gaps(self) -> None:
+        """Forget the gaps of `info.gaps`, once somebody has seen to them."""
+        self._submit(Work(check=lambda _: None, write=opening.accept_gaps))
 
     def follower(self) -> WakeFollower:
         """A new waiter for commits, by this or any other process."""
@@ -209,7 +209,7 @@ class _RemovingStore(EmbeddedStore):
 
 def _prepare(
     layout: Layout, disk: Disk, sync: str | None, boot: str, now_ms: int
-) -> tuple[opening.HubInfo, list[str]]:
+) -> opening.HubInfo:
     """Make the hub or begin its next incarnation, under the commit lock."""
     layout.make_room()
     database = Database(layout.database, layout.pause, synchronous="full")
@@ -219,14 +219,14 @@ def _prepare(
             layout.keep_reserve()
             opening.create(database.writer, sync or "batch", boot, now_ms)
             disk.sync_directory(layout.directory)
-        gaps = opening.begin_incarnation(database.writer, layout, disk, boot, now_ms)
+        opening.begin_incarnation(database.writer, layout, disk, boot, now_ms)
         info = opening.read_info(database.writer, layout.directory)
         assert info is not None
         opening.check_sync(sync, info.sync)
         _remove_strays(layout, database)
     finally:
         database.close()
-    return info, gaps
+    return info
 
 
 def _remove_strays(layout: Layout, database: Database) -> None:

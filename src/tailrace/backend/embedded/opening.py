@@ -32,6 +32,8 @@ SYNC_POLICIES = {"batch": "full", "none": "normal"}
 
 INCARNATION_OFFSETS = 2**32
 INCARNATION_VERSIONS = 2**40
+GAPS_NOTED_MAX = 1000
+"""So many gaps of one crash are noted one by one."""
 
 logger = logging.getLogger("tailrace.hub")
 
@@ -44,6 +46,8 @@ class HubInfo(NamedTuple):
     sync: str
     incarnation: int
     created_ms: int
+    gaps: tuple[str, ...]
+    """Batches that the last crash of the machine lost, in words, until they are accepted."""
 
 
 def boot_id() -> str:
@@ -62,7 +66,8 @@ def read_info(connection: apsw.Connection, directory: Path) -> HubInfo | None:
             "open it with the Tailrace that made it, or a newer one",
         )
     return HubInfo(
-        meta["hub_id"], meta["format"], meta["sync"], meta["incarnation"], meta["created_ms"]
+        *(meta["hub_id"], meta["format"], meta["sync"], meta["incarnation"], meta["created_ms"]),
+        gaps=tuple(meta["gaps"].splitlines()),
     )
 
 
@@ -80,6 +85,7 @@ def create(connection: apsw.Connection, sync: str, boot: str, now_ms: int) -> No
         "version": 0,
         "floor": 0,
         "touched": 0,
+        "gaps": "",
     }
     connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
     connection.execute("COMMIT")
@@ -100,15 +106,15 @@ def check_sync(asked: str | None, stored: str | None = None) -> None:
 
 def begin_incarnation(
     connection: apsw.Connection, layout: Layout, disk: Disk, boot: str, now_ms: int
-) -> list[str]:
-    """After a restart of the machine, start a new incarnation; returns the gaps found, in words.
+) -> None:
+    """After a restart of the machine, start a new incarnation, and note the gaps that are found.
 
     The caller holds the commit lock and no other process has the hub open. Nothing happens on
     the same boot.
     """
     ((stored,),) = select(connection, "SELECT value FROM meta WHERE name = 'boot'")
     if stored == boot:
-        return []
+        return
     connection.execute("PRAGMA synchronous = full")
     connection.execute("BEGIN IMMEDIATE")
     ((sync,),) = select(connection, "SELECT value FROM meta WHERE name = 'sync'")
@@ -130,10 +136,23 @@ def begin_incarnation(
         (INCARNATION_VERSIONS,),
     )
     connection.execute("UPDATE meta SET value = ? WHERE name = 'boot'", (boot,))
+    noted = [*gaps[:GAPS_NOTED_MAX], *_uncounted(len(gaps) - GAPS_NOTED_MAX)]
+    connection.execute(
+        "UPDATE meta SET value = ltrim(value || ?, char(10)) WHERE name = 'gaps'",
+        ("".join(f"\n{gap}" for gap in noted),),
+    )
     connection.execute("COMMIT")
-    for gap in gaps:
+    for gap in noted:
         logger.warning("%s", gap)
-    return gaps
+
+
+def accept_gaps(connection: apsw.Connection) -> None:
+    """Forget the gaps that are noted, inside a commit."""
+    connection.execute("UPDATE meta SET value = '' WHERE name = 'gaps'")
+
+
+def _uncounted(more: int) -> list[str]:
+    return [f"{more} more batches did not survive the machine's crash"] if more > 0 else []
 
 
 def _drop_lost_batches(connection: apsw.Connection, layout: Layout, disk: Disk) -> list[str]:
