@@ -106,6 +106,7 @@ def test_a_named_producer_that_is_killed_again_and_again_stores_each_message_onc
             topic.scale(scales[number])
             list(child.reports_for(chance.uniform(0.0, 0.15)))
         list(child.kill())
+        assert child.exit_code == -9
     last = Child(_push_on, tmp_path / "hub", 0)
     end = last.next_report() + 1000
     assert list(last.rest()) == ["done"]

@@ -82,7 +82,7 @@ def encode_columns(batch: pa.RecordBatch) -> Encoded:
     if size > BATCH_BYTES_MAX:
         raise batch_too_large(size)
     even = blocks is None and _all_equal(key_lengths) and _all_equal(data_lengths)
-    whole = _even_dtype(int(key_lengths[0]), int(data_lengths[0])) if even else _HEAD
+    whole = even_dtype(int(key_lengths[0]), int(data_lengths[0])) if even else _HEAD
     rows = np.zeros(count, whole)
     rows["length"] = key_lengths + data_lengths + 8
     rows["timestamp"] = timestamps
@@ -267,7 +267,7 @@ def _all_equal(numbers: npt.NDArray[Any]) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _even_dtype(key_length: int, data_length: int) -> np.dtype[Any]:
+def even_dtype(key_length: int, data_length: int) -> np.dtype[Any]:
     """A whole record; a key or value without bytes has no field, as numpy has no such items."""
     key = [("key", f"V{key_length}")] if key_length else []
     value = [("value", f"V{data_length}")] if data_length else []

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from types import NoneType
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
 
 from tailrace.clock import Clock
 from tailrace.errors import InvalidValue, MessageTooLarge
-from tailrace.log.columns import FEW, HEADERS, normalise
+from tailrace.log.columns import encode, normalise
+from tailrace.log.messages import encode_messages
 from tailrace.log.record import TIMESTAMP_MAX, Record, header_block
 from tailrace.log.vectors import row_lengths
 from tailrace.payload import BYTES, CONTENT_TYPE, Payload
 from tailrace.settings import HubSettings
+from tailrace.topic.shipment import Shipment
 
 T = TypeVar("T")
 
@@ -57,12 +58,12 @@ class Intake(Generic[T]):
         """One message as a record without an offset."""
         data, block = self.data(value, headers)
         time_ms = self.now_ms() if timestamp is None else milliseconds(timestamp)
-        return Record(0, time_ms, 0, 0, self.key(key), block, data)
+        return Record(0, time_ms, 0, 0, self.key(key) or None, block, data)
 
-    def key(self, key: Key) -> bytes | None:
-        """The bytes of a key, or None for none."""
+    def key(self, key: Key) -> bytes:
+        """The bytes of a key; empty for none."""
         if not key:
-            return None
+            return b""
         found = key.encode() if isinstance(key, str) else key
         if not isinstance(found, bytes):
             raise InvalidValue("key", key, _KEYS)
@@ -83,32 +84,42 @@ class Intake(Generic[T]):
         self._check_message(len(data) + _block_bytes(block))
         return data, block or None
 
-    def pairs(self, messages: Sequence[tuple[Key, T]]) -> tuple[Record, ...] | pa.RecordBatch:
-        """One or more keys and values as records: few in a tuple, many as columns."""
+    def pairs(self, messages: Sequence[tuple[Key, T]]) -> Shipment:
+        """One or more keys and values, encoded."""
         try:
-            keys, values = zip(*messages, strict=True)
+            keys = [key for key, _ in messages]
+            values = [value for _, value in messages]
         except (TypeError, ValueError) as error:
             raise InvalidValue("messages", messages, "pairs of a key and a value") from error
-        if len(messages) < FEW:
-            now_ms = self.now_ms()
-            rows = zip(keys, values, strict=True)
-            return tuple(self.record(value, key, None, now_ms) for key, value in rows)
-        encoded, kinds = self._payload.encode_many(values, f"topic {self._topic!r}")
-        columns = {"key": _keys(keys), "value": pa.array(encoded, pa.binary())}
+        data, kinds = self._payload.encode_many(values, f"topic {self._topic!r}")
+        headers = {}
         if kinds is not None:
-            blocks = [None if kind is None else [(CONTENT_TYPE, kind.encode())] for kind in kinds]
-            columns["headers"] = pa.array(blocks, HEADERS)
-        return self.columns(pa.RecordBatch.from_pydict(columns))
+            headers = {i: {CONTENT_TYPE: kind.encode()} for i, kind in enumerate(kinds) if kind}
+        block_bytes = max(map(_block_bytes, headers.values()), default=0)
+        self._check_message(max(map(len, data)) + block_bytes)
+        key_bytes = self._keys(keys)
+        encoded = encode_messages(key_bytes, data, [self.now_ms()] * len(data), headers)
+        return Shipment(encoded, key_bytes)
 
-    def columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Columns from anywhere as records: checked, completed, and within the limits."""
+    def columns(self, batch: pa.RecordBatch) -> Shipment:
+        """Columns from anywhere, of one row or more: checked, completed and encoded."""
         whole = normalise(batch, self.now_ms())
-        if whole.num_rows:
-            self._check_key(_longest(whole["key"]))
-            self._check_message(_longest(whole["value"]))
-            if whole["headers"].null_count < whole.num_rows:
-                self._check_with_headers(whole)
-        return whole
+        self._check_key(_longest(whole["key"]))
+        self._check_message(_longest(whole["value"]))
+        if whole["headers"].null_count < whole.num_rows:
+            self._check_with_headers(whole)
+        return Shipment(encode(whole), whole["key"])
+
+    def _keys(self, keys: list[Key]) -> list[bytes]:
+        kinds = set(map(type, keys))
+        if kinds == {bytes}:
+            found = cast("list[bytes]", keys)
+        elif kinds == {str}:
+            found = [key.encode() for key in cast("list[str]", keys)]
+        else:
+            found = [self.key(key) for key in keys]
+        self._check_key(max(map(len, found)))
+        return found
 
     def _check_with_headers(self, batch: pa.RecordBatch) -> None:
         rows = zip(batch["value"], batch["headers"].to_pylist(), strict=True)
@@ -141,14 +152,6 @@ def _header(name: object, value: object) -> bytes:
     if not isinstance(name, str) or not isinstance(found, bytes):
         raise InvalidValue(f"header {name!r}", value, "bytes or str, under a name that is str")
     return found
-
-
-def _keys(keys: Sequence[Key]) -> pa.Array[Any]:
-    try:
-        return pa.array(keys, pa.binary())
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        wrong = next((key for key in keys if not isinstance(key, (str, bytes, NoneType))), None)
-        raise InvalidValue("key", wrong, _KEYS) from error
 
 
 def _block_bytes(headers: Mapping[str, bytes]) -> int:

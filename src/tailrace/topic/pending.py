@@ -5,13 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
-import pyarrow as pa
-
-from tailrace.log.columns import FEW, HEADERS, normalise
-from tailrace.log.record import Record
+from tailrace.log.messages import encode_messages
 from tailrace.message import Receipt, Receipts
+from tailrace.topic.shipment import Shipment
 
 _log: Final = logging.getLogger("tailrace.producer")
 
@@ -28,7 +26,7 @@ class Batch:
         self.opened = opened
         self.hurried = False
         self.size_bytes = 0
-        self.keys: list[bytes | None] = []
+        self.keys: list[bytes] = []
         self.values: list[bytes] = []
         self.timestamps: list[int] = []
         self.headers: dict[int, Mapping[str, bytes]] = {}
@@ -37,24 +35,10 @@ class Batch:
         self._settled = threading.Event()
         self._callbacks: list[tuple[Callable[[Pending], object], Pending]] = []
 
-    def records(self) -> tuple[Record, ...] | pa.RecordBatch:
-        """Its messages as records: few in a tuple, many as columns."""
-        headers = self.headers
-        if len(self.values) < FEW:
-            rows = zip(self.timestamps, self.keys, self.values, strict=True)
-            return tuple(
-                Record(0, time_ms, 0, 0, key, headers.get(index), value)
-                for index, (time_ms, key, value) in enumerate(rows)
-            )
-        columns: dict[str, pa.Array[Any]] = {
-            "timestamp": pa.array(self.timestamps, pa.int64()).view(pa.timestamp("ms", "UTC")),
-            "key": pa.array(self.keys, pa.binary()),
-            "value": pa.array(self.values, pa.binary()),
-        }
-        if headers:
-            blocks = [list(headers.get(i, {}).items()) or None for i in range(len(self.values))]
-            columns["headers"] = pa.array(blocks, HEADERS)
-        return normalise(pa.RecordBatch.from_pydict(columns), 0)
+    def shipment(self) -> Shipment:
+        """Its messages, encoded."""
+        encoded = encode_messages(self.keys, self.values, self.timestamps, self.headers)
+        return Shipment(encoded, self.keys)
 
     def settle(self, receipts: Receipts | None, error: BaseException | None) -> None:
         """Wake whoever waits: its messages are stored, or they are not. `call_back` must follow."""

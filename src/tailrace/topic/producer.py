@@ -18,7 +18,7 @@ from tailrace.message import Receipts
 from tailrace.topic.intake import Headers, Intake, Key, Time, milliseconds
 from tailrace.topic.pending import Batch, Pending
 from tailrace.topic.producer_name import ProducerName
-from tailrace.topic.shipment import Shipment, send
+from tailrace.topic.shipment import send
 from tailrace.topic.view import View
 
 T = TypeVar("T")
@@ -86,7 +86,7 @@ class Producer(Generic[T]):
         """
         intake = self._intake
         data, block = intake.data(value, headers)
-        key_bytes = intake.key(key) if key else None
+        key_bytes = intake.key(key) if key else b""
         time_ms = intake.now_ms() if timestamp is None else milliseconds(timestamp)
         with self._lock:
             batch = self._filling or self._open_batch()
@@ -94,7 +94,7 @@ class Producer(Generic[T]):
             batch.values.append(data)
             batch.keys.append(key_bytes)
             batch.timestamps.append(time_ms)
-            batch.size_bytes += OVERHEAD_BYTES + len(data) + len(key_bytes or b"")
+            batch.size_bytes += OVERHEAD_BYTES + len(data) + len(key_bytes)
             if block is not None:
                 batch.headers[index] = block
             if batch.size_bytes >= self._batch_bytes:
@@ -199,7 +199,7 @@ class Producer(Generic[T]):
                 self._work.wait(left_s)
 
     def _send(self, batch: Batch) -> Receipts:
-        shipment = Shipment(batch.records())
+        shipment = batch.shipment()
         if self._name is not None:
             return self._name.send(self._view, shipment)
         return shipment.receipts(send(self._view, shipment))

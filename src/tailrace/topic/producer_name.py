@@ -15,14 +15,12 @@ from tailrace.backend.contract import (
     Backend,
     Change,
     Fence,
-    Records,
     TableKey,
     Transaction,
     raise_fence,
 )
 from tailrace.errors import BackendUnavailable, Conflict, Fenced, OutcomeUnknown
-from tailrace.log.columns import encode
-from tailrace.log.record import Record, decode_records
+from tailrace.log.record import decode_records
 from tailrace.message import Receipts
 from tailrace.topic.composite import check_name
 from tailrace.topic.reading import find_run
@@ -66,7 +64,8 @@ class ProducerName:
                 if self.stored != after:
                     continue
                 ranges = [
-                    find_run(log, where, end, _listed(records)) for (where, records), end in sent
+                    find_run(log, where, end, decode_records(records.data))
+                    for (where, records), end in sent
                 ]
             self.stored = after
             return shipment.receipts(ranges)
@@ -96,7 +95,3 @@ class ProducerName:
 def producers_table(topic: str, identity: str) -> str:
     """The table with the numbers of a topic's named producers."""
     return f"producers/{topic}/{identity}"
-
-
-def _listed(records: Records) -> list[Record]:
-    return decode_records(encode(records).data)

@@ -26,7 +26,7 @@ from tailrace.topic.producer import Producer
 from tailrace.topic.producer_name import ProducerName
 from tailrace.topic.reading import LineageReader, batches_between, record_at
 from tailrace.topic.scaling import Plan, plan_scale
-from tailrace.topic.shipment import Shipment, send
+from tailrace.topic.shipment import send
 from tailrace.topic.view import View, commit_following
 
 T = TypeVar("T")
@@ -104,7 +104,7 @@ class Topic(Generic[T]):
         pairs = messages if isinstance(messages, list) else list(messages)
         if not pairs:
             return Receipts(0, _no_receipt)
-        shipment = Shipment(self.intake.pairs(pairs))
+        shipment = self.intake.pairs(pairs)
         return shipment.receipts(send(self.view, shipment))
 
     def append(self, batch: pa.RecordBatch) -> list[Range]:
@@ -112,8 +112,7 @@ class Topic(Generic[T]):
 
         A column `value` and, if wanted, `key`, `timestamp`, `headers`, `mode` and `op`.
         """
-        records = self.intake.columns(batch)
-        return send(self.view, Shipment(records)) if records.num_rows else []
+        return send(self.view, self.intake.columns(batch)) if batch.num_rows else []
 
     def producer(
         self,

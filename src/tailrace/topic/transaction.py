@@ -8,6 +8,7 @@ from typing import Any, Final, Self
 
 from tailrace.backend.contract import Backend, Fence, TableKey, Transaction
 from tailrace.errors import Error, InvalidValue, MessageTooLarge
+from tailrace.log.columns import encode
 from tailrace.log.record import OVERHEAD_BYTES, Record
 from tailrace.message import Receipt
 from tailrace.topic.intake import Headers, Key, Time
@@ -92,7 +93,7 @@ class OpenTransaction:
             self._receipts = []
             return
         views = {name: topic.view for name, topic in self._topics.items()}
-        shipments = {name: Shipment(tuple(records)) for name, records in self._records.items()}
+        shipments = {name: _shipment(records) for name, records in self._records.items()}
         counts: list[int] = []
 
         def build() -> Transaction:
@@ -127,3 +128,7 @@ class OpenTransaction:
     def _check_open(self) -> None:
         if not self._open:
             raise Error("the transaction has ended", "begin another")
+
+
+def _shipment(records: list[Record]) -> Shipment:
+    return Shipment(encode(tuple(records)), [record.key or b"" for record in records])

@@ -11,6 +11,7 @@ from tailrace.backend.contract import Transaction
 from tailrace.errors import BackendUnavailable, Fenced, InvalidName
 from tailrace.hub import Hub
 from tailrace.topic.producer import Producer
+from tailrace.topic.producer_name import ATTEMPTS_MAX
 from tailrace.topic.topic import Topic
 from tests.unit.topic.faults import FaultyBackend, once, unknown
 from tests.unit.topic.orders import Order, all_values
@@ -116,8 +117,13 @@ def test_restarts_faults_and_switches_store_each_message_once_in_order(seed: int
     topic = hub.create_topic("t", bytes)
     total, producer = 300, topic.producer(name="a")
 
+    faults = 0
+
     def fault(transaction: Transaction) -> None:
-        if transaction.appends and chance.random() < 0.2:
+        nonlocal faults
+        in_a_row = faults < ATTEMPTS_MAX - 1
+        faults = faults + 1 if transaction.appends and in_a_row and chance.random() < 0.2 else 0
+        if faults:
             unknown()
 
     backend.before = backend.after = fault

@@ -271,15 +271,11 @@ class Writer:
     ) -> None:
         """Make the rows of each piece of work.
 
-        Behind one that drops out, the bytes of later appends are in the wrong places: those
-        come again.
+        Behind one that drops out, later appends to its partitions are in the wrong places:
+        those come again.
         """
         alone = len(waiting) == 1
-        displaced = False
         for work in waiting:
-            if displaced and work.appends:
-                again.append(work)
-                continue
             try:
                 if not alone:
                     writer.execute("SAVEPOINT work")
@@ -290,7 +286,6 @@ class Writer:
                     again.append(work)
                 else:
                     work.finish(error)
-                displaced = displaced or bool(work.appends)
             else:
                 done.append(work)
             if not alone:

@@ -1,0 +1,66 @@
+"""Messages in Python lists to the bytes of a log: what comes one by one is encoded together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tailrace.log.record import Encoded, Record, check_fields, encode_records
+from tailrace.log.schema import from_records
+from tailrace.log.vectors import encode_columns, even_dtype
+
+_FEW: Final = 64
+"""Below so many messages the plain loop is as fast as any other way."""
+
+_FEW_UNEVEN: Final = 256
+"""Below so many messages of different lengths it still is."""
+
+
+def encode_messages(
+    keys: Sequence[bytes],
+    values: Sequence[bytes],
+    timestamps: Sequence[int],
+    headers: Mapping[int, Mapping[str, bytes]],
+) -> Encoded:
+    """The bytes of messages. An empty key is none; `headers` has those of some, by their index.
+
+    A timestamp or header that has no encoding is an `InvalidValue`; more than `BATCH_BYTES_MAX` is
+    `MessageTooLarge`.
+    """
+    count = len(values)
+    if count >= _FEW and not headers:
+        key_lengths, value_lengths = set(map(len, keys)), set(map(len, values))
+        if len(key_lengths) == len(value_lengths) == 1:
+            return _encode_even(keys, values, timestamps)
+    rows = zip(timestamps, keys, values, strict=True)
+    records = [
+        Record(0, time_ms, 0, 0, key, headers.get(index), value)
+        for index, (time_ms, key, value) in enumerate(rows)
+    ]
+    if count < _FEW_UNEVEN:
+        return encode_records(records)
+    return encode_columns(from_records(records))
+
+
+def _encode_even(
+    keys: Sequence[bytes], values: Sequence[bytes], timestamps: Sequence[int]
+) -> Encoded:
+    """Messages whose keys are all of one length, and whose values are."""
+    count, key_bytes, value_bytes = len(values), len(keys[0]), len(values[0])
+    times: npt.NDArray[np.int64] = np.asarray(timestamps, np.int64)
+    first, last = int(times.min()), int(times.max())
+    for time_ms in (first, last):
+        check_fields(time_ms, 0, 0)
+    model = encode_records((Record(0, first, 0, 0, bytes(key_bytes), None, bytes(value_bytes)),))
+    data = bytearray(model.data) * count
+    rows: npt.NDArray[Any] = np.frombuffer(data, even_dtype(key_bytes, value_bytes))
+    if last > first:
+        rows["timestamp"] = times
+    for name, size, column in (("key", key_bytes, keys), ("value", value_bytes, values)):
+        if size:
+            rows[name] = np.frombuffer(b"".join(column), rows.dtype[name])
+    positions = np.arange(0, len(data), rows.itemsize, dtype=np.uint32)
+    return Encoded(memoryview(data), positions, first, last)

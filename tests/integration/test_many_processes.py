@@ -1,0 +1,278 @@
+"""Many processes on one hub: order per key, nothing behind a seal, no commit missed, nobody
+starved."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import defaultdict
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+
+import tailrace
+from tailrace.backend.contract import Backend, Change, Transaction
+from tailrace.backend.embedded import EmbeddedBackend
+from tailrace.message import Partition
+from tests.contract.records import P0, create, records
+from tests.evidence import RecordEvidence
+from tests.integration.children import Child, Report
+from tests.scale import count
+
+pytestmark = pytest.mark.part("processes")
+
+PRODUCERS, READERS = 8, 4
+KEYS = 25
+"""Of each producer, which alone pushes them."""
+
+COUNTS = (12, 8, 4)
+"""What the topic is scaled to, over and over."""
+
+WAL_BYTES_MAX = 100 * 2**20
+QUIET_S = 5.0
+"""A follower that waits for so long has missed nothing, or what it missed counts as missed."""
+
+LOCK_TIMEOUT_S = 10.0
+WAKE_P50_MS = 25.0
+
+DONE = "done"
+GO = "go"
+
+
+def _await_entry(backend: Backend, key: str) -> None:
+    """Until somebody writes the entry, so that children begin together."""
+    with closing(backend.follower()) as follower:
+        follower.arm()
+        while backend.store.get(key) is None:
+            follower.wait(QUIET_S)
+            follower.arm()
+
+
+def _say(backend: Backend, key: str) -> None:
+    backend.store.commit(Change(writes={key: b""}))
+
+
+def _produce(report: Report, directory: Path, name: str, seconds: float) -> None:
+    """Child: push numbers 0, 1, 2 … of each of its keys, in every way there is."""
+    with tailrace.open(directory) as hub:
+        topic = hub.topic("jobs", bytes)
+        pushed = dict.fromkeys((f"{name}-{key}" for key in range(KEYS)), 0)
+        keys = list(pushed)
+
+        def following(size: int, first: int) -> list[tuple[str | bytes | None, bytes]]:
+            pairs: list[tuple[str | bytes | None, bytes]] = []
+            for i in range(size):
+                key = keys[(first + i * i) % KEYS]
+                pairs.append((key, b"%d" % pushed[key]))
+                pushed[key] += 1
+            return pairs
+
+        report("ready")
+        _await_entry(hub.backend, GO)
+        end = time.monotonic() + seconds
+        number = 0
+        while time.monotonic() < end:
+            [(key, value)] = following(1, number)
+            topic.push(value, key=key)
+            topic.push_many(following(number % 20 + 1, number))
+            pairs = following(100, number)
+            keyed, values = zip(*pairs, strict=True)
+            topic.append(pa.RecordBatch.from_pydict({"key": list(keyed), "value": list(values)}))
+            with topic.producer(linger="0s", batch_bytes=200) as producer:
+                for key, value in following(10, number):
+                    producer.push(value, key=key)
+            number += 1
+        report(pushed)
+
+
+class _Seal(NamedTuple):
+    """Where the partitions of a storage topic ended, as seen right after it was sealed."""
+
+    storage: int
+    ends: list[int]
+
+
+def _scale(report: Report, directory: Path, switches: int, seconds: float) -> None:
+    """Child: scale the topic again and again, evenly over the time."""
+    with tailrace.open(directory) as hub:
+        topic = hub.topic("jobs", bytes)
+        report("ready")
+        _await_entry(hub.backend, GO)
+        for number in range(switches):
+            topic.scale(COUNTS[number % len(COUNTS)])
+            sealed = topic.storage_topics[number]
+            assert sealed.sealed
+            report(_Seal(number, sealed.ends))
+            time.sleep(seconds / switches)
+
+
+class _Seen(NamedTuple):
+    """What a reader has seen: how many messages of each key, and what was not as it should be."""
+
+    counts: dict[str, int]
+    violations: list[str]
+
+
+class _Reader:
+    """Reads in lineage order, and checks that each key's numbers and each partition's offsets come
+    without a gap."""
+
+    def __init__(self, topic: tailrace.Topic[bytes]) -> None:
+        self._reader = topic.reader()
+        self._counts: defaultdict[str, int] = defaultdict(int)
+        self._offsets: defaultdict[Partition, int] = defaultdict(int)
+        self.violations: list[str] = []
+
+    def look(self) -> bool:
+        """Read all there is; whether there was anything."""
+        found = False
+        while reads := self._reader.poll():
+            found = True
+            for partition, rows in reads:
+                self._check(partition, rows.to_pydict())
+        return found
+
+    def _check(self, partition: Partition, rows: dict[str, list[Any]]) -> None:
+        end = self._offsets[partition]
+        self._offsets[partition] = end + len(rows["offset"])
+        if rows["offset"] != list(range(end, self._offsets[partition])):
+            self.violations.append(f"{partition} went on with {rows['offset'][0]}, not {end}")
+        for key, value in zip(map(bytes.decode, rows["key"]), map(int, rows["value"]), strict=True):
+            if value != self._counts[key]:
+                self.violations.append(f"{key} went on with {value}, not {self._counts[key]}")
+            self._counts[key] += 1
+
+    def seen(self) -> _Seen:
+        """What it has to tell."""
+        return _Seen(dict(self._counts), self.violations)
+
+
+def _follow(report: Report, directory: Path) -> None:
+    """Child: read all there is, wait to be woken, and again, until all is done."""
+    with tailrace.open(directory) as hub, closing(hub.backend.follower()) as follower:
+        reader = _Reader(hub.topic("jobs", bytes))
+        report("ready")
+        done = False
+        while not done:
+            follower.arm()
+            done = hub.backend.store.get(DONE) is not None
+            reader.look()
+            if done or follower.wait(QUIET_S):
+                continue
+            # It was quiet. If there is something now, whoever put it there is about to say so.
+            if reader.look() and not follower.wait(QUIET_S):
+                reader.violations.append("a commit woke nobody")
+        report(reader.seen())
+
+
+@pytest.mark.timeout(300)
+def test_order_per_key_holds_for_many_producers_and_readers_while_the_topic_is_scaled(
+    tmp_path: Path, record_evidence: RecordEvidence
+) -> None:
+    seconds = count("scaling_seconds", test=5, soak=30)
+    switches = count("switches", test=9, soak=30)
+    with tailrace.open(tmp_path, sync="none") as hub:
+        topic = hub.create_topic("jobs", bytes, partitions=4)
+        producers = [Child(_produce, tmp_path, f"p{n}", float(seconds)) for n in range(PRODUCERS)]
+        readers = [Child(_follow, tmp_path) for _ in range(READERS)]
+        scaler = Child(_scale, tmp_path, switches, float(seconds))
+        assert {child.next_report() for child in (*producers, *readers, scaler)} == {"ready"}
+        _say(hub.backend, GO)
+        pushed = {key: n for child in producers for key, n in child.next_report().items()}
+        seals = list(scaler.rest())
+        _say(hub.backend, DONE)
+        seen = [child.next_report() for child in readers]
+        after = topic.storage_topics
+    violations = [violation for each in seen for violation in each.violations]
+    violations += ["a reader has not seen all" for each in seen if each.counts != pushed]
+    violations += [
+        f"storage topic {seal.storage} was appended to behind its seal"
+        for seal in seals
+        if not after[seal.storage].sealed or after[seal.storage].ends != seal.ends
+    ]
+    record_evidence(
+        "processes", "messages ordered over switches", sum(pushed.values()), [], len(violations)
+    )
+    wal_bytes = (tmp_path / "hub.db-wal").stat().st_size  # the most it ever had: it never shrinks
+    print(f"{sum(pushed.values()):,} messages over {switches} switches, WAL {wal_bytes:,} bytes")
+    assert violations == []
+    assert len(seals) == switches
+    assert sum(any(storage.ends) for storage in after) >= switches // 2
+    assert wal_bytes < WAL_BYTES_MAX
+
+
+class _Share(NamedTuple):
+    """What one of many appenders got: how many appends, and the longest that one took."""
+
+    appends: int
+    longest_s: float
+
+
+def _append_in_a_crowd(report: Report, directory: Path, seconds: float) -> None:
+    """Child: append to the partition that all append to."""
+    with closing(EmbeddedBackend.open(directory)) as backend:
+        transaction = Transaction(((P0, records(b"x" * 100)),))
+        report("ready")
+        _await_entry(backend, GO)
+        appends, longest_s, now = 0, 0.0, time.monotonic()
+        end = now + seconds
+        while now < end:
+            begun = now
+            backend.commit(transaction)
+            now = time.monotonic()
+            appends += 1
+            longest_s = max(longest_s, now - begun)
+        report(_Share(appends, longest_s))
+
+
+@pytest.mark.parametrize("sync", ["none", "batch"])
+def test_of_many_processes_that_append_to_one_partition_none_is_starved(
+    sync: str, tmp_path: Path
+) -> None:
+    seconds = count("crowd_seconds", test=2, soak=20)
+    with closing(EmbeddedBackend.open(tmp_path, sync=sync)) as backend:
+        create(backend)
+        children = [Child(_append_in_a_crowd, tmp_path, float(seconds)) for _ in range(PRODUCERS)]
+        assert {child.next_report() for child in children} == {"ready"}
+        _say(backend, GO)
+        shares = [child.next_report() for child in children]
+        assert backend.log.bounds(P0).end == sum(share.appends for share in shares)
+    mean = statistics.mean(share.appends for share in shares)
+    least, longest_s = min(shares).appends, max(share.longest_s for share in shares)
+    print(f"sync={sync}: {mean:.0f} appends each, least {least}, longest {longest_s * 1000:.0f} ms")
+    assert least >= mean / 10
+    assert longest_s < LOCK_TIMEOUT_S
+
+
+def _say_when_seen(report: Report, directory: Path, pushes: int) -> None:
+    """Child: say when each record was seen, by the clock that all processes share."""
+    with (
+        closing(EmbeddedBackend.open(directory)) as backend,
+        closing(backend.follower()) as follower,
+    ):
+        report("ready")
+        for number in range(pushes):
+            follower.arm()
+            while backend.log.bounds(P0).end <= number:
+                assert follower.wait(QUIET_S)
+                follower.arm()
+            report(time.monotonic())
+
+
+def test_a_push_wakes_a_follower_in_another_process_within_milliseconds(tmp_path: Path) -> None:
+    pushes = count("wakings", test=100, soak=1000)
+    with closing(EmbeddedBackend.open(tmp_path, sync="none")) as backend:
+        create(backend)
+        child = Child(_say_when_seen, tmp_path, pushes)
+        assert child.next_report() == "ready"
+        waits_ms = []
+        for _ in range(pushes):
+            begun = time.monotonic()
+            backend.commit(Transaction(((P0, records(b"x")),)))
+            waits_ms.append((child.next_report() - begun) * 1000)
+    p50, p99 = statistics.median(waits_ms), statistics.quantiles(waits_ms, n=100)[98]
+    print(f"push to follower in another process: p50 {p50:.2f} ms, p99 {p99:.2f} ms")
+    assert p50 < WAKE_P50_MS
