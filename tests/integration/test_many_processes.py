@@ -17,6 +17,7 @@ import tailrace
 from tailrace.backend.contract import Backend, Change, Transaction
 from tailrace.backend.embedded import EmbeddedBackend
 from tailrace.message import Partition
+from tailrace.topic import reading
 from tests.contract.records import P0, create, records
 from tests.evidence import RecordEvidence
 from tests.integration.children import Child, Report
@@ -170,7 +171,7 @@ def _follow(report: Report, directory: Path) -> None:
 
 @pytest.mark.timeout(300)
 def test_order_per_key_holds_for_many_producers_and_readers_while_the_topic_is_scaled(
-    tmp_path: Path, record_evidence: RecordEvidence
+    tmp_path: Path, record_evidence: RecordEvidence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds = count("scaling_seconds", test=5, soak=30)
     switches = count("switches", test=9, soak=30)
@@ -185,6 +186,11 @@ def test_order_per_key_holds_for_many_producers_and_readers_while_the_topic_is_s
         seals = list(scaler.rest())
         _say(hub.backend, DONE)
         seen = [child.next_report() for child in readers]
+        # A late one, which has all of it before it and takes it in small bites.
+        monkeypatch.setattr(reading, "READ_BYTES", 2048)
+        late = _Reader(topic)
+        late.look()
+        seen.append(late.seen())
         after = topic.storage_topics
     violations = [violation for each in seen for violation in each.violations]
     violations += ["a reader has not seen all" for each in seen if each.counts != pushed]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -19,6 +20,10 @@ pytestmark = pytest.mark.part("processes")
 CHECKPOINT_BYTES = 64 * 2**10
 RESTART_BYTES = 512 * 2**10
 READERS = 4
+KEYS = 997
+SCANS = 20
+"""Looks of a reader that leave no time between them for the WAL to start over by chance."""
+
 SLACK = 4
 """A WAL may grow to so many times what it is to be restarted at, while readers are in its way."""
 
@@ -34,7 +39,7 @@ def _write(report: Report, directory: Path, commits: int) -> None:
     with closing(EmbeddedBackend.open(directory)) as backend:
         wal = directory / "hub.db-wal"
         for number in range(commits):
-            table = {TableKey("t", b"%d" % (number * n % 997)): b"x" * 500 for n in range(1, 20)}
+            table = {TableKey("t", b"%d" % (number * n % KEYS)): b"x" * 500 for n in range(1, 20)}
             backend.commit(Transaction(((P0, records(b"%d" % number)),), table))
         report(wal.stat().st_size)
 
@@ -50,7 +55,8 @@ def _read_without_end(report: Report, directory: Path) -> None:
             offsets = chunk.records["offset"].to_pylist()
             assert offsets == list(range(at, at + len(offsets)))
             at = chunk.next_offset
-            backend.table.scan("t", limit=200)
+            for _ in range(SCANS):
+                backend.table.scan("t", limit=KEYS)
 
 
 def test_the_wal_starts_over_while_readers_look_without_end(tmp_path: Path) -> None:
@@ -80,3 +86,28 @@ def test_a_pause_that_a_killed_process_left_behind_is_ended_by_whoever_meets_it(
         assert backend.log.bounds(P0).end == 1
         assert time.monotonic() - begun >= database.PAUSE_MAX_S
         assert (tmp_path / "hub.pause").read_bytes() == b"\0"
+
+
+def test_readers_are_asked_to_pause_while_the_wal_is_restarted_and_a_slow_one_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "CHECKPOINT_BYTES", 1)
+    monkeypatch.setattr(database, "RESTART_BYTES", 1)
+    monkeypatch.setattr(database, "PAUSE_MAX_S", 1.0)
+    pause = tmp_path / "hub.pause"
+    with (
+        closing(EmbeddedBackend.open(tmp_path)) as backend,
+        closing(EmbeddedBackend.open(tmp_path)) as other,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        create(backend)
+        append(backend, P0, b"a")
+        with other._database().look() as slow:
+            slow.execute("SELECT * FROM meta").fetchall()
+            append_in_time = pool.submit(backend.commit, Transaction(((P0, records(b"b")),)))
+            while pause.read_bytes() == b"\0":
+                assert not append_in_time.done(), "nobody was asked to pause"
+            append_in_time.result(timeout=30)
+            assert pause.read_bytes() == b"\0"
+        append(backend, P0, b"c")
+        assert [found.value for found in read(other, P0)] == [b"a", b"b", b"c"]

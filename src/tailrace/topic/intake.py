@@ -36,11 +36,12 @@ _KEYS: Final = "str, bytes or None"
 class Intake(Generic[T]):
     """Makes records of what users push to one topic, or raises before anything is written.
 
-    `now_ms` gives the time of messages that have none of their own.
+    `now_ms` gives the time of messages that have none of their own. Keys of up to `key_bytes_max`
+    and bytes of up to `raw_bytes_max` are stored as they are; the latter is -1 where none are.
     """
 
     __slots__ = (
-        "_key_bytes_max", "_message_bytes_max", "_payload", "_raw", "_topic", "now_ms",
+        "_message_bytes_max", "_payload", "_topic", "key_bytes_max", "now_ms", "raw_bytes_max",
     )  # fmt: skip
 
     def __init__(
@@ -49,10 +50,11 @@ class Intake(Generic[T]):
         self._topic = topic
         self._payload = payload
         self.now_ms = clock.now_ms
-        self._key_bytes_max = settings.key_bytes_max
+        self.key_bytes_max = settings.key_bytes_max
         self._message_bytes_max = settings.message_bytes_max
         # Bytes are then stored as they are, so that nothing need be encoded.
-        self._raw = payload.content_type == BYTES and payload.kind in ("bytes", "untyped")
+        raw = payload.content_type == BYTES and payload.kind in ("bytes", "untyped")
+        self.raw_bytes_max = settings.message_bytes_max if raw else -1
 
     def record(self, value: T, key: Key, headers: Headers, timestamp: Time) -> Record:
         """One message as a record without an offset."""
@@ -67,15 +69,13 @@ class Intake(Generic[T]):
         found = key.encode() if isinstance(key, str) else key
         if not isinstance(found, bytes):
             raise InvalidValue("key", key, _KEYS)
-        if len(found) > self._key_bytes_max:
+        if len(found) > self.key_bytes_max:
             self._check_key(len(found))
         return found
 
     def data(self, value: T, headers: Headers) -> tuple[bytes, dict[str, bytes] | None]:
         """The bytes of a payload, and its headers, with a content type that is not the topic's."""
-        if self._raw and not headers and isinstance(value, bytes):
-            if len(value) > self._message_bytes_max:
-                self._check_message(len(value))
+        if isinstance(value, bytes) and len(value) <= self.raw_bytes_max and not headers:
             return value, None
         data, content_type = self._payload.encode(value, f"topic {self._topic!r}")
         block = {name: _header(name, held) for name, held in headers.items()} if headers else {}
@@ -128,7 +128,7 @@ class Intake(Generic[T]):
         )
 
     def _check_key(self, size_bytes: int) -> None:
-        limit_bytes = self._key_bytes_max
+        limit_bytes = self.key_bytes_max
         if size_bytes > limit_bytes:
             raise MessageTooLarge("a key", size_bytes, limit_bytes, "hub.key_bytes_max")
 

@@ -85,8 +85,15 @@ class Producer(Generic[T]):
         A message that is not valid, or too large, raises here and harms no other.
         """
         intake = self._intake
-        data, block = intake.data(value, headers)
-        key_bytes = intake.key(key) if key else b""
+        given: Any = value
+        if type(given) is bytes and len(given) <= intake.raw_bytes_max and not headers:
+            data, block = given, None
+        else:
+            data, block = intake.data(value, headers)
+        if type(key) is bytes and len(key) <= intake.key_bytes_max:
+            key_bytes = key
+        else:
+            key_bytes = intake.key(key)
         time_ms = intake.now_ms() if timestamp is None else milliseconds(timestamp)
         with self._lock:
             batch = self._filling or self._open_batch()

@@ -208,7 +208,7 @@ class Topic(Generic[T]):
         """The partition that a key's messages go to, in the storage topic at the pointer."""
         self.view.refresh()
         found = self.intake.key(key)
-        if found is None:
+        if not found:
             raise InvalidValue("key", key, "one that is not empty: messages without go anywhere")
         return self.view.target.number_of(found)
 
