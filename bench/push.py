@@ -23,8 +23,8 @@ LMDB = "LMDB"
 PIPELINED_RATE = 200_000
 
 BYTES_REASON = (
-    "to take 1000 pairs apart, check them and encode them as columns takes a third more than the"
-    " loop; offsets, checksum and commit, which the loop has not, are another third of the time"
+    "half of the time is taking 1000 pairs apart, checking and encoding them; offsets, checksum,"
+    " positions and the commit, which the loop has not, are most of the other half"
 )
 STRUCTS_REASON = (
     "each value is decoded again before it is stored, to be sure that its readers can; the loop"

@@ -21,8 +21,8 @@ LMDB = "LMDB"
 UNEVEN = "tailrace, 50 to 150 B"
 
 REASON = (
-    "the CRC-32 of zlib takes a third of the time and decoding another; the rest is reading the"
-    " file and looking the batch up in hub.db"
+    "half of the time is decoding; the rest is reading the file, the CRC-32 and looking the batch"
+    " up in hub.db"
 )
 
 

@@ -253,6 +253,45 @@ def test_a_producer_stays_with_the_parent_which_sends_what_it_holds_once(tmp_pat
         assert [m.data for m in topic.messages(*read)] == [b"child's own", b"parent's"]
 
 
+def _fork_while_producing(report: Report, directory: Path, forks: int) -> None:
+    """Child: fork again and again while a producer of another thread is at full speed."""
+    with tailrace.open(directory) as hub:
+        topic = hub.create_topic("jobs", bytes, partitions=1)
+        producer = topic.producer(linger="0s", batch_bytes=1)
+        done = threading.Event()
+
+        def push() -> None:
+            while not done.is_set():
+                producer.push(b"parent").result()
+
+        pushing = threading.Thread(target=push)
+        pushing.start()
+
+        def use(number: int) -> None:
+            signal.alarm(60)
+            with pytest.raises(HubClosed):
+                producer.push(b"child")
+            with topic.producer() as own:
+                own.push(b"%d" % number)
+
+        for number in range(forks):
+            report(_ended_well(_fork(partial(use, number))))
+        done.set()
+        pushing.join()
+        producer.close()
+
+
+def test_children_forked_while_a_producer_sends_have_producers_of_their_own(tmp_path: Path) -> None:
+    forks = count("producing_forks", test=15, soak=300)
+    child = Child(_fork_while_producing, tmp_path / "hub", forks)
+    assert list(child.rest()) == [True] * forks
+    assert child.exit_code == 0
+    with tailrace.open(tmp_path / "hub") as hub:
+        topic = hub.topic("jobs", bytes)
+        data = [value for rows in topic.batches(0, 0) for value in rows["value"].to_pylist()]
+    assert [each for each in data if each != b"parent"] == [b"%d" % n for n in range(forks)]
+
+
 def _fork_with_a_follower(report: Report, directory: Path) -> None:
     """Child: a follower that parent and forked child both go on to use."""
     backend = EmbeddedBackend.open(directory)

@@ -25,7 +25,16 @@ from tailrace.log.record import (
     encode_records,
     scan_positions,
 )
-from tailrace.log.schema import HEADERS, SCHEMA, TIMESTAMP, from_records, records_of
+from tailrace.log.schema import (
+    HEADERS,
+    NO_CODES,
+    NO_OFFSETS,
+    SCHEMA,
+    TIMESTAMP,
+    from_records,
+    records_of,
+    zeros,
+)
 from tailrace.log.vectors import decode_columns, encode_columns, records_column, refuse_nulls
 
 __all__ = [
@@ -48,8 +57,6 @@ FEW = 256
 _FEW_ROWS = 96
 """Below so many rows the plain loop beats arrays, its detour over records included."""
 
-_NO_OFFSETS = pa.array(np.zeros(1 << 16, np.int64))
-_NO_CODES = pa.array(np.zeros(1 << 16, np.uint8))
 _BINARY = "binary, large_binary, binary_view, string, large_string, string_view"
 _COLUMNS = ("key", "value", "timestamp", "headers", "mode", "op")
 
@@ -139,7 +146,7 @@ def normalise(batch: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
     refuse_nulls("value", value)
     return pa.RecordBatch.from_arrays(
         [
-            _zeros(count, _NO_OFFSETS),
+            zeros(count, NO_OFFSETS),
             _as_timestamp(given.get("timestamp"), count, now_ms),
             _as_code("mode", given.get("mode"), count, MODES),
             _as_code("op", given.get("op"), count, OPS),
@@ -149,11 +156,6 @@ def normalise(batch: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
         ],
         schema=SCHEMA,
     )
-
-
-def _zeros(count: int, kept: pa.Array[Any]) -> pa.Array[Any]:
-    """So many zeros of the kind that is kept, which most batches need no more of."""
-    return kept.slice(0, count) if count <= len(kept) else pa.array(np.zeros(count), kept.type)
 
 
 def _as_binary(name: str, column: pa.Array[Any]) -> pa.Array[Any]:
@@ -188,7 +190,7 @@ def _as_timestamp(column: pa.Array[Any] | None, count: int, now_ms: int) -> pa.A
 
 def _as_code(name: str, column: pa.Array[Any] | None, count: int, valid: str) -> pa.Array[Any]:
     if column is None:
-        return _zeros(count, _NO_CODES)
+        return zeros(count, NO_CODES)
     if not pa.types.is_integer(column.type):
         raise InvalidValue(f"the type of column {name!r}", str(column.type), "any integer")
     refuse_nulls(name, column)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tailrace.log.record import Encoded, Record, check_fields, encode_records
-from tailrace.log.schema import from_records
+from tailrace.log.schema import from_messages
 from tailrace.log.vectors import encode_columns, even_dtype
 
 _FEW: Final = 64
@@ -35,14 +35,16 @@ def encode_messages(
         key_lengths, value_lengths = set(map(len, keys)), set(map(len, values))
         if len(key_lengths) == len(value_lengths) == 1:
             return _encode_even(keys, values, timestamps)
-    rows = zip(timestamps, keys, values, strict=True)
-    records = [
-        Record(0, time_ms, 0, 0, key, headers.get(index), value)
-        for index, (time_ms, key, value) in enumerate(rows)
-    ]
     if count < _FEW_UNEVEN:
-        return encode_records(records)
-    return encode_columns(from_records(records))
+        rows = zip(timestamps, keys, values, strict=True)
+        return encode_records(
+            [
+                Record(0, time_ms, 0, 0, key, headers.get(index), value)
+                for index, (time_ms, key, value) in enumerate(rows)
+            ]
+        )
+    blocks = [headers.get(index) for index in range(count)] if headers else ()
+    return encode_columns(from_messages(timestamps, keys, values, blocks))
 
 
 def _encode_even(

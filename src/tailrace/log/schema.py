@@ -26,6 +26,9 @@ _FIELDS: list[pa.Field[Any]] = [
 SCHEMA = pa.schema(_FIELDS)
 """Records in columns. No key and no headers are null; a value never is."""
 
+NO_OFFSETS = pa.array(np.zeros(1 << 16, np.int64))
+NO_CODES = pa.array(np.zeros(1 << 16, np.uint8))
+
 
 def from_records(records: Sequence[Record]) -> pa.RecordBatch:
     """Records as a batch in `SCHEMA`. A field beyond its column is an `InvalidValue`."""
@@ -46,7 +49,6 @@ def from_records(records: Sequence[Record]) -> pa.RecordBatch:
         for record in records:
             check_fields(record.timestamp, record.mode, record.op)
         raise
-    maps = [_pairs(block) for block in headers] if any(headers) else None
     return pa.RecordBatch.from_arrays(
         [
             numbers[0],
@@ -54,11 +56,44 @@ def from_records(records: Sequence[Record]) -> pa.RecordBatch:
             numbers[2],
             numbers[3],
             pa.array(keys, pa.binary()),
-            pa.nulls(len(records), HEADERS) if maps is None else pa.array(maps, HEADERS),
+            _headers_column(headers),
             pa.array(values, pa.binary()),
         ],
         schema=SCHEMA,
     )
+
+
+def from_messages(
+    timestamps: Sequence[int],
+    keys: Sequence[bytes],
+    values: Sequence[bytes],
+    headers: Sequence[Mapping[str, bytes] | None] = (),
+) -> pa.RecordBatch:
+    """Messages as a batch in `SCHEMA`. Without headers for any, none has some."""
+    count = len(values)
+    return pa.RecordBatch.from_arrays(
+        [
+            zeros(count, NO_OFFSETS),
+            pa.array(np.fromiter(timestamps, np.int64, count)).view(TIMESTAMP),
+            zeros(count, NO_CODES),
+            zeros(count, NO_CODES),
+            pa.array(keys, pa.binary()),
+            _headers_column(headers) if headers else pa.nulls(count, HEADERS),
+            pa.array(values, pa.binary()),
+        ],
+        schema=SCHEMA,
+    )
+
+
+def zeros(count: int, kept: pa.Array[Any]) -> pa.Array[Any]:
+    """So many zeros of the kind that is kept, which most batches need no more of."""
+    return kept.slice(0, count) if count <= len(kept) else pa.array(np.zeros(count), kept.type)
+
+
+def _headers_column(headers: Sequence[Mapping[str, bytes] | None]) -> pa.Array[Any]:
+    if not any(headers):
+        return pa.nulls(len(headers), HEADERS)
+    return pa.array([_pairs(block) for block in headers], HEADERS)
 
 
 def _pairs(headers: Mapping[str, bytes] | None) -> list[tuple[str, bytes]] | None:

@@ -110,6 +110,9 @@ def decode_columns(data: Buffer, positions: Positions) -> pa.RecordBatch | None:
     raw = np.frombuffer(data, np.uint8)
     if len(raw) > BATCH_BYTES_MAX:
         raise batch_too_large(len(raw))
+    even = _decode_even(raw, len(positions))
+    if even is not None:
+        return even
     heads = _chained_heads(raw, positions)
     if heads is None:
         return None
@@ -128,15 +131,53 @@ def decode_columns(data: Buffer, positions: Positions) -> pa.RecordBatch | None:
     starts = key_ends + np.int32(4)
     ends = starts + data_lengths.astype(np.int32)
     headers, starts = _read_headers(raw, positions, flags, starts, ends)
+    keys = _null_where_empty(_cut(raw, key_starts, key_ends), key_lengths)
+    return _batch(heads, modes, ops, keys, headers, _cut(raw, starts, ends))
+
+
+def _decode_even(raw: Raw, count: int) -> pa.RecordBatch | None:
+    """The records of `raw` if they are so many, all of the same lengths, and none has headers."""
+    record_bytes, rest = divmod(len(raw), count)
+    if rest or record_bytes <= OVERHEAD_BYTES:
+        return None
+    key_bytes = int.from_bytes(raw[21:_HEAD_BYTES].tobytes())
+    value_bytes = record_bytes - OVERHEAD_BYTES - key_bytes
+    if value_bytes <= 0:
+        return None
+    rows = raw.view(even_dtype(key_bytes, value_bytes))
+    flags = rows["mode"]
+    alike = (
+        (rows["length"] == key_bytes + value_bytes + 8).all()
+        and (rows["key_length"] == key_bytes).all()
+        and (rows["data_length"] == value_bytes).all()
+        and not (_MEANINGLESS[flags] | (flags >= HEADERS_BIT)).any()
+    )
+    if not alike:
+        return None
+    keys = pa.nulls(count, pa.binary())
+    if key_bytes:
+        keys = _binary(np.ascontiguousarray(rows["key"]), key_bytes)
+    values = _binary(np.ascontiguousarray(rows["value"]), value_bytes)
+    return _batch(rows, flags & 3, flags >> 2 & 7, keys, pa.nulls(count, HEADERS), values)
+
+
+def _batch(
+    heads: npt.NDArray[Any],
+    modes: npt.NDArray[Any],
+    ops: npt.NDArray[Any],
+    keys: Column,
+    headers: Column,
+    values: Column,
+) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [
             pa.array(heads["offset"].astype(np.int64)),
             pa.array(heads["timestamp"].astype(np.int64)).view(TIMESTAMP),
             pa.array(modes),
             pa.array(ops),
-            _null_where_empty(_cut(raw, key_starts, key_ends), key_lengths),
+            keys,
             headers,
-            _cut(raw, starts, ends),
+            values,
         ],
         schema=SCHEMA,
     )

@@ -47,6 +47,11 @@ class Batch:
         self.keys, self.values, self.timestamps, self.headers = [], [], [], {}
         self._settled.set()
 
+    def abandon(self, error: BaseException) -> None:
+        """In a forked child: fail it, whatever a thread of the parent was doing with it."""
+        self._settled = threading.Event()
+        self.settle(None, error)
+
     @property
     def settled(self) -> bool:
         """Whether it is known what became of its messages."""

@@ -236,7 +236,7 @@ class Producer(Generic[T]):
         error = HubClosed("a producer does not outlive a fork", "open one in the child")
         self._error = error
         for batch in held:
-            batch.settle(None, error)
+            batch.abandon(error)
 
 
 _producers: Final[weakref.WeakSet[Producer[Any]]] = weakref.WeakSet()

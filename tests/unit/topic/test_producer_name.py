@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+import threading
+from collections import Counter, defaultdict
 
 import pytest
 
@@ -117,13 +118,14 @@ def test_restarts_faults_and_switches_store_each_message_once_in_order(seed: int
     topic = hub.create_topic("t", bytes)
     total, producer = 300, topic.producer(name="a")
 
-    faults = 0
+    in_a_row: Counter[int] = Counter()
 
     def fault(transaction: Transaction) -> None:
-        nonlocal faults
-        in_a_row = faults < ATTEMPTS_MAX - 1
-        faults = faults + 1 if transaction.appends and in_a_row and chance.random() < 0.2 else 0
-        if faults:
+        producing = threading.get_ident()
+        in_a_row[producing] += 1
+        if in_a_row[producing] == ATTEMPTS_MAX or chance.random() > 0.2:
+            in_a_row[producing] = 0
+        elif transaction.appends:
             unknown()
 
     backend.before = backend.after = fault
