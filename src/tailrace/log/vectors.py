@@ -154,7 +154,7 @@ def _decode_even(raw: Raw, count: int) -> pa.RecordBatch | None:
     )
     if not alike:
         return None
-    keys = pa.nulls(count, pa.binary())
+    keys: Column = pa.nulls(count, pa.binary())
     if key_bytes:
         keys = _binary(np.ascontiguousarray(rows["key"]), key_bytes)
     values = _binary(np.ascontiguousarray(rows["value"]), value_bytes)
