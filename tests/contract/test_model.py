@@ -29,8 +29,8 @@ from tailrace.backend.contract import (
     Transaction,
 )
 from tailrace.errors import Conflict, Fenced, Sealed, UnknownTopic
-from tailrace.log.columns import records_of
-from tailrace.log.record import Record
+from tailrace.log.columns import encode
+from tailrace.log.record import Record, decode_records
 from tailrace.message import Partition, Range
 from tests.contract.backends import KINDS, is_durable, open_backend
 from tests.contract.records import columns, commit, read, record
@@ -230,9 +230,9 @@ class HubModel(RuleBasedStateMachine):
         assert [landed.partition for landed in ranges] == [partition for partition, _ in appends]
         for (partition, appended), landed in zip(appends, ranges, strict=True):
             held = self.log[partition]
-            assert landed.count == len(appended)
+            rows = decode_records(encode(appended).data)
+            assert landed.count == len(rows)
             assert not held or landed.start > held[-1].offset
-            rows = appended if isinstance(appended, tuple) else records_of(appended)
             held += [row._replace(offset=landed.start + i) for i, row in enumerate(rows)]
 
     def _change(self, change: Change) -> None:

@@ -1,11 +1,12 @@
-"""Processes that stop themselves at a named point, and are watched and continued by a test."""
+"""Processes that stop themselves at a named point, or fork, and are watched by a test."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -65,6 +66,26 @@ def kill_now(pid: int) -> None:
     """End a process, which may be nobody's child any more, as by `kill -9`."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
+
+
+def fork(work: Callable[[], object]) -> int:
+    """Run `work` in a forked child, which then ends, with 1 if it raised; the child's number."""
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        work()
+        status = 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(status)
+
+
+def ended_well(pid: int) -> bool:
+    """Wait for a forked child to end; whether `work` returned."""
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def is_alive(pid: int) -> bool:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from tailrace.backend.embedded import EmbeddedBackend
 from tailrace.errors import HubClosed
 from tests.contract.records import P0, P1, append, create, records, values
 from tests.integration.children import Child, Report
-from tests.integration.processes import await_death, kill_now
+from tests.integration.processes import await_death, ended_well, fork, kill_now
 from tests.scale import count
 
 pytestmark = pytest.mark.part("fences")
@@ -29,34 +29,12 @@ pytestmark = pytest.mark.part("fences")
 AT_ONCE_S = 5.0
 """A partition that a dead process held takes appends within this, on a busy machine."""
 
-WAKE_S = 20.0
-"""By then a follower that was not woken is not going to be."""
-
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[EmbeddedBackend]:
     with closing(EmbeddedBackend.open(tmp_path, lock_timeout_s=AT_ONCE_S)) as backend:
         create(backend)
         yield backend
-
-
-def _fork(work: Callable[[], object]) -> int:
-    """Run `work` in a forked child, which then ends, with 1 if it raised; the child's number."""
-    pid = os.fork()
-    if pid:
-        return pid
-    status = 1
-    try:
-        work()
-        status = 0
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-    finally:
-        os._exit(status)
-
-
-def _ended_well(pid: int) -> bool:
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def _live_on(report: Report) -> NoReturn:
@@ -72,7 +50,7 @@ def _fork_and_die(report: Report, directory: Path, point: str, in_thread: bool) 
 
     def reach(reached: str) -> None:
         if armed and reached == point:
-            forks = threading.Thread(target=_fork, args=(lambda: _live_on(report),))
+            forks = threading.Thread(target=fork, args=(lambda: _live_on(report),))
             if in_thread:
                 forks.start()
                 forks.join()
@@ -123,7 +101,7 @@ def _use_in_fork(report: Report, directory: Path) -> None:
         append(backend, P0, b"child")
         _live_on(report)
 
-    _fork(use)
+    fork(use)
     signal.pause()
 
 
@@ -167,8 +145,8 @@ def _commit_and_fork(report: Report, directory: Path, forks: int) -> None:
 
     append(backend, P0, b"parent")
     for number in range(forks):
-        pid = _fork(partial(use, number))
-        report((number, _ended_well(pid)))
+        pid = fork(partial(use, number))
+        report((number, ended_well(pid)))
     done.set()
     for thread in threads:
         thread.join()
@@ -239,7 +217,7 @@ def _fork_with_a_producer(report: Report, directory: Path) -> None:
                 pending.result(timeout=0)
             topic.push(b"child's own")
 
-        report(_ended_well(_fork(use)))
+        report(ended_well(fork(use)))
         producer.close()
         report(pending.result().offset)
 
@@ -275,7 +253,7 @@ def _fork_while_producing(report: Report, directory: Path, forks: int) -> None:
                 own.push(b"%d" % number)
 
         for number in range(forks):
-            report(_ended_well(_fork(partial(use, number))))
+            report(ended_well(fork(partial(use, number))))
         done.set()
         pushing.join()
         producer.close()
@@ -292,63 +270,21 @@ def test_children_forked_while_a_producer_sends_have_producers_of_their_own(tmp_
     assert [each for each in data if each != b"parent"] == [b"%d" % n for n in range(forks)]
 
 
-def _fork_with_a_follower(report: Report, directory: Path) -> None:
-    """Child: a follower that parent and forked child both go on to use."""
-    backend = EmbeddedBackend.open(directory)
-    used, uses = os.pipe()
-    with closing(backend.follower()) as follower:
-        follower.arm()
-
-        def use() -> None:
-            follower.arm()
-            append(backend, P0, b"child")
-            seen = follower.wait(WAKE_S)
-            follower.arm()
-            os.write(uses, b"seen" if seen and not follower.wait(0.0) else b"not")
-            signal.pause()
-
-        forked = _fork(use)
-        report(os.read(used, 4))
-        report(follower.wait(WAKE_S))
-        kill_now(forked)
+def _fork_elsewhere(report: Report, directory: Path) -> None:
+    """Child: open a hub by a relative path, go elsewhere, and fork one that uses it."""
+    os.chdir(directory)
+    with tailrace.open("hub") as hub:
+        topic = hub.create_topic("jobs", bytes, partitions=1)
+        os.chdir("/")
+        report(ended_well(fork(lambda: topic.push(b"child"))))
+        topic.push(b"parent")
+        report([m.data for [read] in [topic.reader().poll()] for m in topic.messages(*read)])
 
 
-def test_a_follower_of_the_parent_misses_nothing_that_its_forked_child_has_seen(
-    hub: EmbeddedBackend, tmp_path: Path
-) -> None:
-    child = Child(_fork_with_a_follower, tmp_path)
-    assert list(child.rest()) == [b"seen", True]
-
-
-def _die_unseen(report: Report, directory: Path, forks: bool) -> None:
-    """Child: be killed between COMMIT and the waking of followers, with a forked child or none."""
-
-    def reach(point: str) -> None:
-        if point == "committed":
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    backend = EmbeddedBackend.open(directory, reach=reach)
-    report(_fork(signal.pause) if forks else 0)
-    append(backend, P0, b"committed")
-
-
-@pytest.mark.parametrize("forks", [False, True])
-def test_a_commit_whose_process_is_killed_before_it_wakes_anybody_wakes_all_the_same(
-    forks: bool, hub: EmbeddedBackend, tmp_path: Path
-) -> None:
-    with closing(hub.follower()) as follower:
-        child = Child(_die_unseen, tmp_path, forks)
-        while True:
-            follower.arm()
-            if hub.log.bounds(P0).end:
-                break
-            assert follower.wait(WAKE_S)
-    survivor = child.next_report()
-    if survivor:
-        kill_now(survivor)
-    assert list(child.rest()) == []
-    assert child.exit_code == -9
-    assert values(hub, P0) == [b"committed"]
+def test_a_hub_opened_by_a_relative_path_stays_where_it_is(tmp_path: Path) -> None:
+    child = Child(_fork_elsewhere, tmp_path)
+    assert list(child.rest()) == [True, [b"child", b"parent"]]
+    assert (tmp_path / "hub" / "hub.db").exists()
 
 
 def _fork_inside_a_commit(report: Report, directory: Path) -> None:
@@ -365,7 +301,7 @@ def _fork_inside_a_commit(report: Report, directory: Path) -> None:
         nonlocal armed
         if armed and point == "commit":
             armed = False
-            report(_ended_well(_fork(use)))
+            report(ended_well(fork(use)))
 
     backend = EmbeddedBackend.open(directory, reach=reach)
     armed = True

@@ -8,7 +8,7 @@ import tailrace
 from tailrace.cli.command import verb
 from tailrace.cli.session import Session
 
-_PARTS = ("apsw", "click", "msgspec", "numpy", "pyarrow")
+_PARTS = ("apsw", "click", "isal", "msgspec", "numpy", "pyarrow")
 
 
 @verb(

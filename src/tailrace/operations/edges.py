@@ -14,6 +14,7 @@ import pyarrow as pa
 from tailrace.backend.contract import Bounds, Log
 from tailrace.errors import InvalidValue
 from tailrace.message import Partition, Position
+from tailrace.topic.reading import batches_within
 from tailrace.topic.topic import Topic
 
 LAST_MAX: Final = 1_000_000
@@ -22,7 +23,6 @@ LAST_MAX: Final = 1_000_000
 FORMS: Final = "earliest, latest, -100, @2026-01-01T00:00Z, or a position such as orders/1.7@42"
 
 _PROBE_BYTES: Final = 1
-_READ_BYTES: Final = 1 << 20
 
 
 class Extreme(Enum):
@@ -147,7 +147,7 @@ def _newest(log: Log, partition: Partition, bounds: Bounds, count: int) -> tuple
     left, high = count, bounds.end
     while left > 0 and high > bounds.start:
         low = max(bounds.start, high - left)
-        found = list(_records(log, partition, low, high))
+        found = list(batches_within(log, partition, low, high))
         chunks = found + chunks
         left -= sum(chunk.num_rows for chunk in found)
         high = low if found else _end_before(log, partition, bounds.start, low)
@@ -174,19 +174,7 @@ def _end_before(log: Log, partition: Partition, start: int, high: int) -> int:
 
 def _first(log: Log, partition: Partition, start: int, end: int) -> pa.RecordBatch | None:
     """The first record from `start` on, before `end`."""
-    return next(_records(log, partition, start, end, _PROBE_BYTES), None)
-
-
-def _records(
-    log: Log, partition: Partition, start: int, end: int, bytes_max: int = _READ_BYTES
-) -> Iterator[pa.RecordBatch]:
-    while start < end:
-        chunk = log.read(partition, start, bytes_max, end)
-        if chunk.records.num_rows:
-            yield chunk.records
-        if chunk.next_offset <= start:
-            return
-        start = chunk.next_offset
+    return next(batches_within(log, partition, start, end, _PROBE_BYTES), None)
 
 
 def _times(records: pa.RecordBatch) -> Any:

@@ -104,6 +104,7 @@ class Producer(Generic[T]):
             batch.size_bytes += OVERHEAD_BYTES + len(data) + len(key_bytes)
             if block is not None:
                 batch.headers[index] = block
+                batch.size_bytes += sum(len(name) + len(held) for name, held in block.items())
             if batch.size_bytes >= self._batch_bytes:
                 self._filling = None
                 self._work.notify()

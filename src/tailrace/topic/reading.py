@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from operator import eq
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -45,12 +45,17 @@ def batches_between(
     bounds = log.bounds(partition)
     if not 0 <= start <= bounds.end:
         raise OutOfRange(str(partition), start, bounds.start, bounds.end)
-    return _batches(log, partition, start, bounds.end if end is None else min(end, bounds.end))
+    return batches_within(
+        log, partition, start, bounds.end if end is None else min(end, bounds.end)
+    )
 
 
-def _batches(log: Log, partition: Partition, start: int, end: int) -> Iterator[pa.RecordBatch]:
+def batches_within(
+    log: Log, partition: Partition, start: int, end: int, bytes_max: int = READ_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """The records between two offsets that the partition has, about `bytes_max` at a time."""
     while start < end:
-        chunk = log.read(partition, start, READ_BYTES, end)
+        chunk = log.read(partition, start, bytes_max, end)
         if chunk.records.num_rows:
             yield chunk.records
         if chunk.next_offset <= start:
@@ -67,12 +72,13 @@ def records_from(log: Log, partition: Partition, start: int) -> Iterator[Record]
 def find_run(log: Log, partition: Partition, start: int, run: Sequence[Record]) -> Range:
     """Where records are that one commit appended, at `start` or behind it: the first such run.
 
-    `OutOfRange` when they are not there.
+    The offsets that the records have do not matter. `OutOfRange` when they are not there.
     """
-    seen: deque[Record] = deque(maxlen=len(run))
+    wanted = [record[1:] for record in run]
+    seen: deque[tuple[Any, ...]] = deque(maxlen=len(run))
     for record in records_from(log, partition, start):
-        seen.append(record._replace(offset=0))
-        if len(seen) == len(run) and seen[0] == run[0] and all(map(eq, seen, run)):
+        seen.append(record[1:])
+        if len(seen) == len(run) and seen[0] == wanted[0] and all(map(eq, seen, wanted)):
             return Range(partition, record.offset - len(run) + 1, len(run))
     raise OutOfRange(str(partition), start, *log.bounds(partition)[:2])
 
@@ -99,18 +105,21 @@ class LineageReader:
     def poll(self) -> list[Read]:
         """About `READ_BYTES` of each partition whose turn it is. Never waits.
 
-        Nothing means that everything up to now was read.
+        Nothing means that everything up to now was read. `OutOfRange` when it was to begin beyond
+        the end of a partition. After an error, `poll` again gives what this one would have given.
         """
+        log = self._view.backend.log
         while open_partitions := self._open_partitions():
-            reads = [Read(where, self._read(where, end)) for where, end in open_partitions]
+            chunks = {
+                where: log.read(where, self._next[where], READ_BYTES, end)
+                for where, end in open_partitions
+            }
+            # Only now, because a read that raised would else lose what those before it gave.
+            self._next |= {where: chunk.next_offset for where, chunk in chunks.items()}
+            reads = [Read(where, chunk.records) for where, chunk in chunks.items()]
             if found := [read for read in reads if read.records.num_rows]:
                 return found
         return []
-
-    def _read(self, partition: Partition, end: int) -> pa.RecordBatch:
-        chunk = self._view.backend.log.read(partition, self._next[partition], READ_BYTES, end)
-        self._next[partition] = chunk.next_offset
-        return chunk.records
 
     def _open_partitions(self) -> list[tuple[Partition, int]]:
         """The partitions that follow only finished ones and have more to read, with their ends."""
@@ -122,6 +131,8 @@ class LineageReader:
             for number, (start, end, sealed) in enumerate(all_bounds):
                 where = Partition(topic, storage, number)
                 at = self._next[where] = max(start, self._next.get(where, 0))
+                if at > end:
+                    raise OutOfRange(str(where), at, start, end)
                 stream = storage - self._oldest, number
                 states[stream] = StreamState(sealed, drained=at >= end)
                 ends[stream] = end

@@ -67,7 +67,7 @@ class View:
         stored = find(self.backend, self.topic)
         if stored is None:
             raise UnknownTopic(self.topic, self.backend.name, names(self.backend))
-        if stored.version != self._stored.version:
+        if stored.version > self._stored.version:
             self._stored = stored
             self.target = Target.of(self.topic, stored.definition)
         return stored

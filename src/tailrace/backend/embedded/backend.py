@@ -47,7 +47,8 @@ def _go_on(_point: str) -> None:
 class EmbeddedBackend:
     """See `tailrace.backend.contract.Backend`. Made by `open`."""
 
-    def __init__(self, parts: Parts, timeout_s: float, info: opening.HubInfo) -> None:
+    def __init__(self, name: str, parts: Parts, timeout_s: float, info: opening.HubInfo) -> None:
+        self.name = name
         self.info = info
         self._parts: Parts | None = parts
         self._layout = parts.layout
@@ -81,7 +82,8 @@ class EmbeddedBackend:
             raise InvalidValue(
                 "segment_bytes", segment_bytes, f"{SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}"
             )
-        layout = Layout(Path(directory))
+        # Files are opened when they are needed, also after the process has changed its directory.
+        layout = Layout(Path(directory).absolute())
         clock = clock or SystemClock()
         disk = disk or Disk()
         boot = boot or opening.boot_id()
@@ -116,12 +118,7 @@ class EmbeddedBackend:
             if isinstance(error, Error) or not isinstance(error, OSError | apsw.Error):
                 raise
             raise BackendUnavailable(f"{directory} cannot be opened as a hub: {error}") from error
-        return cls(parts, lock_timeout_s, info)
-
-    @property
-    def name(self) -> str:
-        """The directory."""
-        return str(self._layout.directory)
+        return cls(str(directory), parts, lock_timeout_s, info)
 
     def commit(self, transaction: Transaction) -> list[Range]:
         """Commit, and say where each append landed; see the contract."""
@@ -176,7 +173,7 @@ class EmbeddedBackend:
         self._committer.after_fork()
         if self._parts is not None:
             self._parts.wake.after_fork()
-            self._parts.segments = Segments(self._layout, self._parts.disk)
+            self._parts.segments.after_fork()
 
 
 class _RemovingStore(EmbeddedStore):

@@ -19,6 +19,10 @@ class Segments:
     def __init__(self, layout: Layout, disk: Disk) -> None:
         self._layout = layout
         self._disk = disk
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """In a forked child: let go of all, which threads of the parent may have been at."""
         self._open: OrderedDict[tuple[int, int], Segment] = OrderedDict()
         self._mutex = threading.Lock()
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from tailrace.backend.contract import Records, Transaction
 from tailrace.errors import InvalidValue
 from tailrace.log.columns import encode
-from tailrace.log.record import Record, decode_records
+from tailrace.log.record import Encoded
 from tailrace.message import Range
 from tailrace.testing.memory.gate import Gate, MemoryFollower
 from tailrace.testing.memory.log import MemoryLog
@@ -42,7 +42,7 @@ class MemoryBackend:
 
     def commit(self, transaction: Transaction) -> list[Range]:
         """Commit all of it, or raise and write nothing."""
-        appends = [(partition, _stored(records)) for partition, records in transaction.appends]
+        appends = [(partition, _encoded(records)) for partition, records in transaction.appends]
         with self._gate.entered():
             if transaction.fence is not None:
                 self.store.check_fence(transaction.fence)
@@ -64,9 +64,9 @@ class MemoryBackend:
         self._gate.close()
 
 
-def _stored(records: Records) -> list[Record]:
-    """The records as a log would give them back, refused for the same reasons."""
+def _encoded(records: Records) -> Encoded:
+    """The records as a log would store them, refused for the same reasons."""
     encoded = encode(records)
     if not encoded.count:
         raise InvalidValue("append", "no records", "one record or more")
-    return decode_records(encoded.data)
+    return encoded

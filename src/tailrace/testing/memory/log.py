@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from tailrace.backend.contract import Bounds, Change, Chunk, StorageTopic
 from tailrace.errors import Conflict, OutOfRange, Sealed, UnknownTopic
 from tailrace.log.columns import from_records
-from tailrace.log.record import OVERHEAD_BYTES, Record
+from tailrace.log.record import OVERHEAD_BYTES, Encoded, Record, decode_records
 from tailrace.message import Partition, Range
 from tailrace.testing.memory.gate import Gate
 
@@ -68,17 +68,17 @@ class MemoryLog:
         if self._partition(partition).sealed:
             raise Sealed(partition.topic, partition.storage)
 
-    def append(self, partition: Partition, records: list[Record]) -> Range:
-        """Give the records the next offsets."""
+    def append(self, partition: Partition, encoded: Encoded) -> Range:
+        """Give the records the next offsets, written into their bytes as any log does."""
         held = self._partition(partition)
         gap = int(self._gap_every > 0 and held.appends % self._gap_every == 0)
         start = held.end + gap
-        end = start + len(records)
-        held.records += [record._replace(offset=start + i) for i, record in enumerate(records)]
+        end = start + encoded.count
+        held.records += decode_records(encoded.stamp(start))
         held.offsets += range(start, end)
         held.end = end + gap
         held.appends += 1
-        return Range(partition, start, len(records))
+        return Range(partition, start, encoded.count)
 
     def check(self, change: Change) -> None:
         """Raise unless the change's storage topics can be created, sealed and deleted."""
