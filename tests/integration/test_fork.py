@@ -165,6 +165,37 @@ def test_a_child_forked_while_other_threads_commit_and_read_can_use_the_hub(
     assert len(values(hub, P0)) == stored
 
 
+def _fork_while_a_segment_is_looked_up(report: Report, directory: Path) -> None:
+    """Child: fork at the instant at which another thread is among the open segments."""
+    backend = EmbeddedBackend.open(directory)
+    append(backend, P0, b"parent")
+    inside, forked = threading.Event(), threading.Event()
+
+    def look_up() -> None:
+        with backend._opened().segments._mutex:
+            inside.set()
+            forked.wait()
+
+    thread = threading.Thread(target=look_up)
+    thread.start()
+    inside.wait()
+
+    def use() -> None:
+        signal.alarm(10)
+        append(backend, P0, b"child")
+        assert values(backend, P0) == [b"parent", b"child"]
+
+    pid = fork(use)
+    forked.set()
+    report(ended_well(pid))
+
+
+def test_a_child_forked_while_another_thread_looks_up_a_segment_can_read(
+    hub: EmbeddedBackend, tmp_path: Path
+) -> None:
+    assert list(Child(_fork_while_a_segment_is_looked_up, tmp_path).rest()) == [True]
+
+
 PROGRAM = """
 import multiprocessing, sys, tailrace
 
