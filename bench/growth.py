@@ -6,6 +6,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 
@@ -17,6 +18,7 @@ FEW = 1_000
 VALUE = bytes(100)
 GROWTH_MAX = 1.3
 ROUNDS = 5
+PUSHERS = 32
 SAY_EVERY = 100_000
 
 Use = Callable[["tailrace.Topic[bytes]", int], None]
@@ -38,16 +40,18 @@ def rows(scale: Scale) -> list[Row]:
 
 
 def _fill(path: Path, count: int) -> int:
-    """Push so many messages one by one; by how many bytes this process grew after the first few."""
-    with _opened(path) as hub:
+    """Push so many messages, each by itself; how many bytes this process grew after the first few.
+
+    Several threads push, which takes less time and leaves the same: a batch for every message.
+    """
+    with _opened(path) as hub, ThreadPoolExecutor(PUSHERS) as pool:
         topic = hub.create_topic("log", bytes, partitions=1)
-        before = 0
-        for number in range(1, count + 1):
-            topic.push(VALUE)
-            if number == FEW:
-                before = _resident_bytes()
-            if number % SAY_EVERY == 0:
-                say(f"cost growth: {number:,} of {count:,} pushed")
+        _push(topic, FEW)
+        before = _resident_bytes()
+        for pushed in range(FEW, count, SAY_EVERY):
+            turn = min(SAY_EVERY, count - pushed) // PUSHERS
+            list(pool.map(lambda times: _push(topic, times), [turn] * PUSHERS))
+            say(f"cost growth: {pushed + turn * PUSHERS:,} of {count:,} pushed")
         return _resident_bytes() - before
 
 

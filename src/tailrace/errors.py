@@ -32,6 +32,8 @@ import difflib
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+from tailrace.amount import format_amount
+
 __all__ = [
     "BackendUnavailable",
     "Busy",
@@ -77,16 +79,19 @@ def _rebuild(kind: type[Error], args: tuple[Any, ...], fields: dict[str, Any]) -
 
 
 class UnknownTopic(Error, LookupError):
-    """No topic of that name in this hub."""
+    """No topic of that name in this hub, or no such storage topic or partition of it."""
 
     def __init__(self, topic: str, hub: str, known: Iterable[str] = ()) -> None:
         self.topic = topic
         self.known = sorted(known)
         near = difflib.get_close_matches(topic, self.known, n=1)
+        here = format_amount(len(self.known), "topic")
         super().__init__(
             f"no topic {topic!r} in {hub}",
-            f"did you mean {near[0]!r}? ({len(self.known)} topics here)" if near else "",
-            f"create it: tailrace topic create {topic} --partitions 4",
+            f"did you mean {near[0]!r}? ({here} here)" if near else "",
+            f"see what there is: tailrace topic show {topic.partition('/')[0]}"
+            if "/" in topic
+            else f"create it: tailrace topic create {topic} --partitions 4",
         )
 
 
@@ -102,7 +107,7 @@ class TopicExists(Error, ValueError):
             "; ".join(self.differences),
             "open it with hub.topic(), or choose another name"
             if self.differences
-            else "open it with hub.topic(), or create it with exist_ok=True",
+            else "open it with hub.topic(), or create it with exist_ok=True, or --exist-ok",
         )
 
 

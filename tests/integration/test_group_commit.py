@@ -161,6 +161,32 @@ def test_one_that_is_fenced_meanwhile_drops_out_of_its_group_alone(
         assert other.table.get("t", b"k") is None
 
 
+def test_a_partition_that_is_held_elsewhere_fails_only_the_work_that_needs_it(
+    tmp_path: Path, pool: ThreadPoolExecutor
+) -> None:
+    gate, held = _Gate(), _Gate()
+    with (
+        closing(EmbeddedBackend.open(tmp_path, lock_timeout_s=1.0, reach=gate)) as backend,
+        closing(EmbeddedBackend.open(tmp_path, reach=held)) as other,
+    ):
+        create(backend)
+        held.point = "locked"
+        holder = pool.submit(append, other, P0, b"holder")
+        held.await_arrival()
+        with _Group(pool, backend, gate, "locked") as group:
+            stuck = group.push(P0, b"stuck")
+            beside = group.push(P1, b"beside")
+        gate.point = None
+        gate.open.release()
+        assert beside.result()[0].partition == P1
+        with pytest.raises(BackendUnavailable):
+            stuck.result()
+        held.open.release()
+        holder.result()
+        assert values(backend, P0) == [b"holder"]
+        assert values(backend, P1) == [b"first", b"beside"]
+
+
 def test_a_group_is_synced_once_and_committed_once(
     tmp_path: Path, pool: ThreadPoolExecutor
 ) -> None:

@@ -15,10 +15,11 @@ import click
 import pytest
 
 import tailrace
+from tailrace.amount import format_amount
 from tailrace.cli.command import Noun, Verb
 from tailrace.cli.logs import JsonLines
 from tailrace.cli.root import root
-from tailrace.cli.tables import count, size, table
+from tailrace.cli.tables import size, table
 from tests.cli import CommandLine
 
 HELP_SECONDS_MAX = 0.3
@@ -232,7 +233,7 @@ def test_tables_align_numbers_to_the_right() -> None:
 
 
 def test_counts_and_sizes_read_well() -> None:
-    assert [count(1, "topic"), count(1200, "topic")] == ["1 topic", "1,200 topics"]
+    assert [format_amount(1, "topic"), format_amount(1200, "topic")] == ["1 topic", "1,200 topics"]
     assert [size(n) for n in (0, 999, 1500, 2_500_000_000)] == [
         "0 bytes",
         "999 bytes",

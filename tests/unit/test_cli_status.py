@@ -126,3 +126,12 @@ def test_verify_names_a_file_that_is_gone_and_goes_on(cli: CommandLine) -> None:
     (damage,) = found["damages"]
     assert (damage["first"], damage["last"], damage["reason"]) == (0, 99, "the file is gone")
     assert found["messages"] == 101
+
+
+def test_verify_names_a_file_that_cannot_be_read(cli: CommandLine) -> None:
+    file = records_file(cli)
+    file.unlink()
+    file.mkdir()
+    (damage,) = cli.json("segment", "verify", status=1)["damages"]
+    assert (damage["first"], damage["last"], damage["file"]) == (0, 99, str(file))
+    assert "cannot be read" in damage["reason"]

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 import click
 
+from tailrace.amount import format_amount
 from tailrace.cli.arguments import topic_argument
 from tailrace.cli.command import verb
 from tailrace.cli.progress import progress
 from tailrace.cli.session import ExitStatus, Output, Session, as_json
-from tailrace.cli.tables import count
 from tailrace.errors import MessageTooLarge
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _input(values: tuple[str, ...], stop: StopSignal, line_bytes_max: int) -> It
 
 
 def _progress_line(done: int, seconds: float) -> str:
-    return f"{count(done, 'message')}, {done / (seconds or 1):,.0f}/s"
+    return f"{format_amount(done, 'message')}, {done / (seconds or 1):,.0f}/s"
 
 
 def _report(session: Session, pushed: PushReport) -> None:
@@ -155,6 +155,8 @@ def _report(session: Session, pushed: PushReport) -> None:
         name, _, text = pushed.reason.partition(":")
         click.echo(f"{click.style(name, fg='red', bold=True)}:{text}", err=True)
     where = f", the last at {pushed.last}" if pushed.last else ""
-    click.echo(f"stored {count(pushed.stored, 'message')} in {pushed.topic}{where}", err=True)
+    click.echo(
+        f"stored {format_amount(pushed.stored, 'message')} in {pushed.topic}{where}", err=True
+    )
     if session.output is Output.JSON:
         click.echo(as_json(pushed))

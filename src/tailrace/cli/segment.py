@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tailrace.amount import format_amount
 from tailrace.cli.arguments import complete_topic
 from tailrace.cli.command import Noun, verb
 from tailrace.cli.progress import progress
 from tailrace.cli.session import ExitStatus, Session
-from tailrace.cli.tables import count, facts, moment, size, table
+from tailrace.cli.tables import facts, moment, size, table
 
 if TYPE_CHECKING:
     from tailrace.operations.segments import SegmentDetail, SegmentSummary, Verification
@@ -132,12 +133,14 @@ def verify(session: Session, where: str | None) -> None:
 
 def _verification_text(found: Verification) -> str:
     checked = (
-        f"{count(found.messages, 'message')} ({size(found.bytes)}) in "
-        f"{count(found.partitions, 'partition')}"
+        f"{format_amount(found.messages, 'message')} ({size(found.bytes)}) in "
+        f"{format_amount(found.partitions, 'partition')}"
     )
     if not found.damages:
         return f"whole: {checked}"
-    head = click.style(f"DAMAGED: {count(len(found.damages), 'place')} of {checked}", fg="red")
+    head = click.style(
+        f"DAMAGED: {format_amount(len(found.damages), 'place')} of {checked}", fg="red"
+    )
     rows = ((d.partition, f"{d.first:,} to {d.last:,}", d.reason, d.file) for d in found.damages)
     return f"{head}\n" + table(("partition", "offsets", "damage", "file"), rows)
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tailrace.amount import format_amount
 from tailrace.cli.command import verb
 from tailrace.cli.session import ExitStatus, Session
-from tailrace.cli.tables import count, size
+from tailrace.cli.tables import size
 from tailrace.cli.watching import show_once_or_watch, watches
 from tailrace.errors import BackendUnavailable
 
@@ -67,7 +68,8 @@ def _status_text(found: HubStatus) -> str:
     if found.hub is not None:
         hub = found.hub
         lines.append(
-            f"{click.style('well', fg='green')}: {count(hub.topics, 'topic')}, "
-            f"{count(hub.messages, 'message')}, {size(hub.bytes)}; disk {hub.disk_percent} % full"
+            f"{click.style('well', fg='green')}: {format_amount(hub.topics, 'topic')}, "
+            f"{format_amount(hub.messages, 'message')}, {size(hub.bytes)}; "
+            f"disk {hub.disk_percent} % full"
         )
     return "\n".join(lines)

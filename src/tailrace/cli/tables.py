@@ -1,4 +1,4 @@
-"""Values for people: tables, counts, sizes, times."""
+"""Values for people: tables, sizes, times."""
 
 from __future__ import annotations
 
@@ -40,11 +40,6 @@ def size(size_bytes: int) -> str:
             return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
         amount /= 1000
     return f"{amount:.1f} {_UNITS[-1]}"
-
-
-def count(number: int, noun: str) -> str:
-    """A number of things: ``1 topic``, ``1,200 topics``."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def moment(time: datetime) -> str:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tailrace.amount import format_amount
 from tailrace.cli.arguments import any_count_option, topic_argument
 from tailrace.cli.command import Noun, verb
 from tailrace.cli.session import Session
-from tailrace.cli.tables import count, facts, moment, size, table
+from tailrace.cli.tables import facts, moment, size, table
 from tailrace.cli.topic_changes import add_storage, delete, scale, switch
 from tailrace.cli.watching import show_once_or_watch, watches
 
@@ -71,7 +72,9 @@ def create(
         where = hub.backend.name
     session.show(
         created,
-        lambda t: f"{t.name}: {count(t.partitions, 'partition')}, {t.content_type}, in {where}",
+        lambda t: (
+            f"{t.name}: {format_amount(t.partitions, 'partition')}, {t.content_type}, in {where}"
+        ),
     )
 
 

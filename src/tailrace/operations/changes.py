@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tailrace.amount import format_amount
 from tailrace.hub import Hub
 from tailrace.operations.holdings import Held
 from tailrace.operations.topics import find_topic, held_by_topic
@@ -36,7 +37,7 @@ def plan_add_storage(hub: Hub, name: str, partitions: int, *, any_count: bool) -
     after = now.added(partitions, any_count=any_count)
     shape = after.storage[-1]
     lines = (
-        f"{name}: storage {after.last} is appended, with {_count(partitions, 'partition')} "
+        f"{name}: storage {after.last} is appended, with {format_amount(partitions, 'partition')} "
         f"(base {shape.base}, K {shape.k})",
         f"  pushes  still go to storage {now.pointer}, until: tailrace topic switch {name}",
         "  undo    none; a storage topic is never removed from the list",
@@ -63,8 +64,8 @@ def plan_switch(hub: Hub, name: str) -> ChangePlan:
     to = now.pointer + 1
     before, after = now.shape.partitions, now.storage[to].partitions
     lines = (
-        f"{name}: pushes move from storage {now.pointer} ({_count(before, 'partition')}) "
-        f"to storage {to} ({_count(after, 'partition')})",
+        f"{name}: pushes move from storage {now.pointer} ({format_amount(before, 'partition')}) "
+        f"to storage {to} ({format_amount(after, 'partition')})",
         f"  sealed  storage {now.pointer}, for ever; consumers read it to its end first",
         "  undo    none",
     )
@@ -85,8 +86,8 @@ def plan_delete(hub: Hub, name: str) -> ChangePlan:
     shapes = topic.view.definition.storage
     partitions = sum(shape.partitions for shape in shapes)
     lines = (
-        f"{name}: deleted for ever, with {_count(held.messages, 'message')} "
-        f"({_count(held.bytes, 'byte')}) in {_count(partitions, 'partition')}",
+        f"{name}: deleted for ever, with {format_amount(held.messages, 'message')} "
+        f"({format_amount(held.bytes, 'byte')}) in {format_amount(partitions, 'partition')}",
         "  undo    none",
     )
     return ChangePlan(name, True, lines)
@@ -101,7 +102,3 @@ def delete(hub: Hub, name: str) -> ChangePlan:
 
 def _of(plan: Plan) -> ChangePlan:
     return ChangePlan(plan.topic, plan.after != plan.before, plan.lines)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"

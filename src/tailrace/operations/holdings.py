@@ -10,7 +10,6 @@ from tailrace.backend.embedded.layout import Layout
 from tailrace.backend.embedded.reading import EmbeddedLog, SegmentInfo
 from tailrace.errors import InvalidValue
 from tailrace.hub import Hub
-from tailrace.log.segment import segment_name
 from tailrace.message import Partition
 
 
@@ -58,8 +57,7 @@ def held_in(hub: Hub, partition: Partition) -> Held:
     return Held.of(embedded_log(hub).segments(partition))
 
 
-def segment_files(layout: Layout, partition: Partition, base: int) -> list[Path]:
-    """The files of a segment that are there: records, positions, index."""
-    pattern = f"{partition.storage}.{partition.number}-*"
-    directories = (layout.topics / partition.topic).glob(pattern)
-    return sorted(file for each in directories for file in each.glob(f"{segment_name(base)}.*"))
+def segment_files(info: SegmentInfo) -> list[Path]:
+    """The files of a segment that are there: index, records, positions."""
+    files = (info.log_path.with_suffix(ending) for ending in (".index", ".log", ".positions"))
+    return [file for file in files if file.exists()]

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 from tailrace.backend.embedded.reading import EmbeddedLog, SegmentInfo
-from tailrace.errors import CorruptBatch, OutOfRange
+from tailrace.errors import OutOfRange
 from tailrace.hub import Hub
 from tailrace.log.index import BatchEntry
 from tailrace.message import Partition
-from tailrace.operations.holdings import embedded_log, layout_of, segment_files
+from tailrace.operations.holdings import embedded_log, segment_files
 from tailrace.operations.topics import find_topic
 
 BATCHES_SHOWN: Final = 20
@@ -107,7 +107,7 @@ def show_segment(hub: Hub, partition: Partition, offset: int | None) -> SegmentD
         raise OutOfRange(str(partition), at if offset is not None else end, start, end)
     info = holding[-1]
     batches, count = _newest_batches(log, partition, info)
-    files = segment_files(layout_of(hub), partition, info.base)
+    files = segment_files(info)
     return SegmentDetail(
         segment=_summary(partition, info),
         files=tuple(FileSummary(str(file), file.stat().st_size) for file in files),
@@ -128,15 +128,15 @@ def verify(
     batches = messages = size = 0
     damages: list[DamageReport] = []
     for partition in partitions:
-        for info in log.segments(partition):
-            for entry, damage in _verified(log, partition, info):
-                if entry is not None:
-                    batches += 1
-                    messages += entry.records
-                    size += entry.bytes
-                    progress(size)
-                if damage is not None:
-                    damages.append(damage)
+        for entry, damage in log.verify(partition):
+            if entry is not None:
+                batches += 1
+                messages += entry.records
+                size += entry.bytes
+                progress(size)
+            if damage is not None:
+                offsets = damage.first, damage.last
+                damages.append(DamageReport(str(partition), *offsets, damage.file, damage.reason))
     return Verification(len(partitions), batches, messages, size, tuple(damages))
 
 
@@ -154,36 +154,6 @@ def partitions_in(hub: Hub, where: str | None) -> Iterator[Partition]:
 def _check_partition(hub: Hub, partition: Partition) -> Partition:
     topic = find_topic(hub, partition.topic)
     return topic.view.definition.check_partition(partition)
-
-
-def _verified(
-    log: EmbeddedLog, partition: Partition, info: SegmentInfo
-) -> Iterator[tuple[BatchEntry | None, DamageReport | None]]:
-    """Each batch of a segment with its damage; a damage without a batch is one of the files."""
-    try:
-        for segment, entries in log.entries(partition, info.base):
-            if segment.base != info.base:
-                return
-            damaged = {damage.entry: damage.reason for damage in segment.verify(entries)}
-            for entry in entries:
-                reason = damaged.get(entry)
-                last = entry.base + entry.records - 1
-                file = str(segment.log_path)
-                yield (
-                    entry,
-                    None
-                    if reason is None
-                    else DamageReport(str(partition), entry.base, last, file, reason),
-                )
-    except CorruptBatch as corrupt:
-        yield (
-            None,
-            DamageReport(str(partition), corrupt.first, corrupt.last, corrupt.file, corrupt.reason),
-        )
-    except OSError as error:
-        file = str(error.filename or "")
-        reason = f"the file cannot be read: {error.strerror}"
-        yield None, DamageReport(str(partition), info.base, info.end_offset - 1, file, reason)
 
 
 def _newest_batches(

@@ -11,7 +11,7 @@ from tailrace.backend.embedded.reading import SegmentInfo
 from tailrace.errors import BackendUnavailable
 from tailrace.hub import Hub
 from tailrace.message import Partition
-from tailrace.operations.holdings import embedded_log, layout_of, segment_files
+from tailrace.operations.holdings import embedded_log, layout_of
 from tailrace.operations.hub_info import HubSummary, file_bytes, hub_info
 from tailrace.operations.segments import partitions_in
 
@@ -82,19 +82,18 @@ def _files(hub: Hub) -> Iterator[Problem]:
     log = embedded_log(hub)
     for partition in partitions_in(hub, None):
         for info in log.segments(partition):
-            if problem := _file(hub, partition, info):
+            if problem := _file(partition, info):
                 yield problem
 
 
-def _file(hub: Hub, partition: Partition, info: SegmentInfo) -> Problem | None:
-    files = segment_files(layout_of(hub), partition, info.base)
-    records = [file for file in files if file.suffix == ".log"]
-    remedy = f"tailrace segment verify {partition}"
-    if not records:
-        what = f"the file of segment {info.base} is gone"
-        return Problem(f"partition {partition}", what, remedy)
-    missing_bytes = info.bytes - max(map(file_bytes, records))
-    if missing_bytes > 0:
-        what = f"{records[0].name} ends {missing_bytes:,} bytes early"
-        return Problem(f"partition {partition}", what, remedy)
-    return None
+def _file(partition: Partition, info: SegmentInfo) -> Problem | None:
+    missing_bytes = info.bytes - file_bytes(info.log_path)
+    if missing_bytes <= 0:
+        return None
+    gone = not info.log_path.exists()
+    what = "is gone" if gone else f"ends {missing_bytes:,} bytes early"
+    return Problem(
+        f"partition {partition}",
+        f"{info.log_path.name} {what}",
+        f"tailrace segment verify {partition}",
+    )

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from tailrace.amount import format_amount
 from tailrace.backend.contract import Change, StorageTopic
 from tailrace.errors import InvalidName, InvalidValue
 from tailrace.message import Partition
@@ -109,7 +110,8 @@ class Definition(msgspec.Struct, frozen=True):
         """
         found = []
         if partitions not in (self.storage[0].partitions, self.shape.partitions):
-            found.append(f"it has {self.shape.partitions} partitions, not {partitions}")
+            held = format_amount(self.shape.partitions, "partition")
+            found.append(f"it has {held}, not {partitions}")
         if router is not self.router:
             found.append(f"its router is {self.router.value}, not {router.value}")
         if content_type != self.content_type:

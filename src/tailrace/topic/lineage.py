@@ -62,7 +62,9 @@ def check_count(partitions: int, any_count: bool) -> None:
         raise InvalidValue("partitions", partitions, f"1 to {PARTITIONS_MAX:,}")
     if not (any_count or partitions <= 3 or partitions % 4 == 0 or partitions % 6 == 0):
         valid = "1, 2, 3 or a multiple of 4 or 6"
-        raise InvalidValue("partitions", partitions, valid, "any other: any_count=True")
+        raise InvalidValue(
+            "partitions", partitions, valid, "any other: any_count=True, or --any-count"
+        )
 
 
 def next_shape(previous: Shape, partitions: int) -> Shape:
@@ -92,7 +94,11 @@ def follows(kind: RouterKind, previous: Shape, current: Shape, partition: int) -
 @lru_cache(maxsize=1024)
 def _blocks_like(shape: Shape, residue: int, blocks: int) -> frozenset[int]:
     """The partitions of the base blocks that are `residue` modulo `blocks`."""
-    return frozenset(p for p in range(shape.partitions) if p // shape.k % blocks == residue)
+    return frozenset(
+        block * shape.k + place
+        for block in range(residue, shape.base, blocks)
+        for place in range(shape.k)
+    )
 
 
 def finished_streams(

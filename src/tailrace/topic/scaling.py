@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import gcd
 
+from tailrace.amount import format_amount
 from tailrace.topic.composite import Definition
 from tailrace.topic.lineage import Shape, consistent, follows
 from tailrace.topic.router import RouterKind
@@ -41,7 +42,7 @@ def plan_scale(
     """The plan for a topic to have that many partitions."""
     before = definition.shape
     if partitions == before.partitions:
-        line = f"{topic} has {partitions} partitions: nothing to do"
+        line = f"{topic} has {format_amount(partitions, 'partition')}: nothing to do"
         return Plan(topic, before, before, definition.pointer, 0, (), (line,))
     scaled = definition.scaled(partitions, any_count=any_count)
     after, storage = scaled.shape, scaled.pointer
@@ -52,7 +53,8 @@ def plan_scale(
         if common % count == 0 and consistent(scaled.router, (before, after), count)
     )
     lines = [
-        f"{topic} {before.partitions} -> {after.partitions} partitions: {_bases(scaled, before)}; "
+        f"{topic} {before.partitions} -> {format_amount(after.partitions, 'partition')}: "
+        f"{_bases(scaled, before)}; "
         f"{_successors(scaled, before)}",
         *(
             f"  {name:<7}{text}"
@@ -97,8 +99,8 @@ def _consequences(
     else:
         counts = ", ".join(map(str, shards[:-1]))
         yield "shards", f"no key changes its shard where there are {counts} or {shards[-1]}"
-    wait = f"up to {waiting:,} messages of storage {now.pointer}"
-    yield "wait", f"{wait} are read before those of storage {scaled.pointer}"
+    wait = f"up to {format_amount(waiting, 'message')} of storage {now.pointer}"
+    yield "wait", f"{wait} to read before those of storage {scaled.pointer}"
     for storage in range(now.pointer + 1, scaled.pointer):
         yield "skip", f"storage {storage}, added and never switched to, stays empty"
     yield "undo", f"none; scaling back adds storage {scaled.pointer + 1}"

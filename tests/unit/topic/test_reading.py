@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tailrace.errors import (
-    InvalidValue,
-    OutOfRange,
-)
+from tailrace.backend.contract import Chunk
+from tailrace.errors import BackendUnavailable, InvalidValue, OutOfRange
 from tailrace.hub import Hub
 from tailrace.message import Partition
 from tailrace.testing import MemoryBackend
 from tailrace.topic.topic import Topic
+from tests.unit.topic.faults import FaultyBackend
 from tests.unit.topic.orders import Order
 
 
@@ -95,3 +94,32 @@ def test_a_reader_begins_where_it_is_told(hub: Hub) -> None:
     found = [value for read in reader.poll() for value in read.records["value"].to_pylist()]
     assert found == [b"3", b"4"]
     assert [read.partition.storage for read in reader.poll()] == [1]
+
+
+def test_a_reader_that_is_to_begin_beyond_the_end_is_refused(hub: Hub) -> None:
+    topic = hub.create_topic("t", bytes, partitions=1)
+    end = topic.push(b"x").offset + 100
+    with pytest.raises(OutOfRange, match=f"no record at t/0.0@{end}"):
+        topic.reader({Partition("t", 0, 0): end}).poll()
+
+
+def test_a_poll_that_failed_halfway_loses_nothing(
+    hub: Hub, backend: FaultyBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = hub.create_topic("t", bytes)
+    topic.push_many([(f"k{i}", b"%d" % i) for i in range(20)])
+    reader = topic.reader()
+    whole = backend.log.read
+    turns = iter(range(10))
+
+    def read(partition: Partition, start: int, bytes_max: int, end: int | None = None) -> Chunk:
+        if next(turns) == 2:
+            raise BackendUnavailable("the disk is away for a moment")
+        return whole(partition, start, bytes_max, end)
+
+    monkeypatch.setattr(backend.log, "read", read)
+    with pytest.raises(BackendUnavailable):
+        reader.poll()
+    found = [value for read in reader.poll() for value in read.records["value"].to_pylist()]
+    assert len(found) == 20
+    assert set(found) == {b"%d" % i for i in range(20)}

@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -131,17 +132,20 @@ class Layout:
 
     def listed_numbers(self) -> set[int]:
         """The numbers of the partitions that have a directory."""
-        return {_number(path) for path in self.topics.glob("*/*-*")}
+        return {number for number, _ in self._partitions()}
 
     def remove(self, numbers: set[int]) -> None:
         """Remove the directories of partitions that are no longer in `hub.db`."""
-        for path in self.topics.glob("*/*-*") if numbers else ():
-            if _number(path) in numbers:
+        for number, path in self._partitions() if numbers else ():
+            if number in numbers:
                 shutil.rmtree(path, ignore_errors=True)
 
-
-def _number(path: Path) -> int:
-    return int(path.name.rpartition("-")[2])
+    def _partitions(self) -> Iterator[tuple[int, Path]]:
+        """The directories of partitions, by their numbers; what is not ours is left alone."""
+        for path in self.topics.glob("*/*-*"):
+            number = path.name.rpartition("-")[2]
+            if number.isdecimal():
+                yield int(number), path
 
 
 def is_full(error: OSError) -> bool:

@@ -3,8 +3,9 @@
 A hub's *incarnation* goes up when the machine has crashed or restarted since the hub was last
 open (the kernel's boot id differs from the stored one). Under `sync="none"` a crash may have
 lost the newest commits and bytes, so whatever was told to the outside since the last sync may
-be gone. Therefore every partition goes on in a new segment at the next multiple of 2**32, so
-that no offset is ever given twice; store versions, which are the epochs of fences, jump as
+be gone. Therefore every partition goes on in a new segment at the next multiple of 2**32, and one
+that is created begins at that of its incarnation (the topic may be one that the crash took back),
+so that no offset is ever given twice; store versions, which are the epochs of fences, jump as
 well; and batches of active segments whose bytes did not survive become gaps, which are
 reported.
 """

@@ -13,10 +13,10 @@ from tailrace.backend.contract import Bounds, Chunk, StorageTopic
 from tailrace.backend.embedded.database import Database, select
 from tailrace.backend.embedded.layout import Layout
 from tailrace.backend.embedded.segments import Segments
-from tailrace.errors import CorruptBatch, OutOfRange, UnknownTopic
+from tailrace.errors import BackendUnavailable, CorruptBatch, OutOfRange, UnknownTopic
 from tailrace.log.columns import SCHEMA
 from tailrace.log.index import BatchEntry, DamagedIndex
-from tailrace.log.segment import Damage, Segment
+from tailrace.log.segment import Damage, Segment, segment_name
 from tailrace.message import Partition
 
 _ENTRIES_MAX = 4096
@@ -29,6 +29,7 @@ _LOOKS_MAX = 8
 class SegmentInfo(NamedTuple):
     """A segment as `hub.db` has it. `end_offset` of the active one is the partition's end."""
 
+    log_path: Path
     base: int
     end_offset: int
     bytes: int
@@ -104,12 +105,15 @@ class EmbeddedLog:
                 " WHERE partition = ? ORDER BY base",
                 (number,),
             )
-        return [
-            SegmentInfo(base, end_offset, tail_bytes, tail_records, index_bytes, True)
-            if base == active
-            else SegmentInfo(base, end, size, records, index_bytes, False)
-            for base, end, size, records, index_bytes in rows
-        ]
+        directory = self._layout.partition(partition, number)
+        found = []
+        for base, end, size, records, index_bytes in rows:
+            path = directory / f"{segment_name(base)}.log"
+            if base == active:
+                end, size, records = end_offset, tail_bytes, tail_records
+            info = SegmentInfo(path, base, end, size, records, index_bytes, base == active)
+            found.append(info)
+        return found
 
     def entries(
         self, partition: Partition, start: int = 0
@@ -131,7 +135,8 @@ class EmbeddedLog:
     ) -> Iterator[tuple[BatchEntry | None, CorruptBatch | None]]:
         """Every batch of the partition with its damage, if any.
 
-        Damage without a batch is that of an index, which hides what batches there were.
+        Damage without a batch is that of an index, which hides what batches there were, or of a
+        file that cannot be read, which ends it.
         """
         start = 0
         while True:
@@ -153,6 +158,14 @@ class EmbeddedLog:
                     end = _folded_end(connection, number, base)
                 yield None, _gone(partition, start, end - 1, error)
                 start = end
+            except BackendUnavailable:  # which is an OSError too, and no damage
+                raise
+            except OSError as error:
+                end = self.bounds(partition).end
+                reason = f"it cannot be read: {error.strerror}"
+                file = str(error.filename or "a file")
+                yield None, CorruptBatch(str(partition), start, end - 1, file, reason)
+                return
 
     def _row(self, connection: apsw.Connection, partition: Partition) -> tuple[int, int, int, int]:
         row: tuple[int, int, int, int] | None = connection.execute(

@@ -11,11 +11,17 @@ import apsw
 from tailrace.backend.contract import FENCES, Change, Entry, StorageTopic, Transaction
 from tailrace.backend.embedded.committer import Work
 from tailrace.backend.embedded.database import Database, select
+from tailrace.backend.embedded.opening import INCARNATION_OFFSETS
 from tailrace.errors import Conflict, Fenced, UnknownTopic, WatchExpired
 
 REMOVALS_KEPT = 4096
 """So many removed entries are remembered for `watch`."""
 
+# A topic that a crash took back, made again, must not give the offsets that the lost one gave.
+_CREATE = (
+    "INSERT INTO partitions(topic, storage, number, next_offset)"
+    f" SELECT ?, ?, ?, (value - 1) * {INCARNATION_OFFSETS} FROM meta WHERE name = 'incarnation'"
+)
 _VERSION = "UPDATE meta SET value = value + 1 WHERE name = 'version' RETURNING value"
 _ABOVE_ALL = "\U0010ffff"
 
@@ -104,8 +110,7 @@ class EmbeddedStore:
             _forget_removals(connection)
         for storage in change.create:
             connection.executemany(
-                "INSERT INTO partitions(topic, storage, number) VALUES (?, ?, ?)",
-                ((storage.topic, storage.storage, number) for number in range(storage.partitions)),
+                _CREATE, ((*storage[:2], number) for number in range(storage.partitions))
             )
         for storage in change.seal:
             self._each(connection, "UPDATE partitions SET sealed = 1", storage)

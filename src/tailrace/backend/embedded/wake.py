@@ -40,6 +40,7 @@ class WakeFile:
     def close(self) -> None:
         """Close it."""
         os.close(self._descriptor)
+        self._descriptor = -1  # the number may be another file's by the time of a late touch
 
 
 class WakeFollower:

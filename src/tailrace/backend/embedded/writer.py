@@ -32,7 +32,7 @@ from tailrace.backend.embedded.database import select
 from tailrace.backend.embedded.folding import FOLD_ABOVE, fold
 from tailrace.backend.embedded.forking import NO_FORK
 from tailrace.backend.embedded.publisher import Parts, Publisher, touch
-from tailrace.errors import DiskFull, Error, Sealed, UnknownTopic
+from tailrace.errors import BackendUnavailable, DiskFull, Error, Sealed, UnknownTopic
 from tailrace.log.segment import Segment
 from tailrace.message import Partition, Range
 
@@ -59,8 +59,11 @@ class Writer:
             with NO_FORK:
                 numbers = self._admitted(group)
             for partition, number in sorted(numbers.items()):
-                parts.locks.lock_partition(number, deadline, f"partition {partition}")
-                locked.append(number)
+                try:
+                    parts.locks.lock_partition(number, deadline, f"partition {partition}")
+                    locked.append(number)
+                except BackendUnavailable as error:
+                    _refuse(group, partition, error)
             parts.reach("locked")
             placed = self._placed(group, numbers, again, deadline)
             self._write(placed)
@@ -301,6 +304,13 @@ class Writer:
                 self._check_tail(partition, read_tail(writer, placement.after.number))
                 raise _Moved
         work.result = work.write(writer)
+
+
+def _refuse(group: Sequence[Work], partition: Partition, error: BackendUnavailable) -> None:
+    """Settle the work that needs a partition which cannot be had; the rest goes on."""
+    for work in group:
+        if any(wanted == partition for wanted, _ in work.appends):
+            work.finish(error)
 
 
 class _Moved(Exception):
