@@ -53,7 +53,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--quick", dest="scale", action="store_const", const=QUICK, help="a fifth of the work"
     )
     sizes.add_argument(
-        "--full", dest="scale", action="store_const", const=FULL, help="10^7 single pushes; half an hour"
+        "--full",
+        dest="scale",
+        action="store_const",
+        const=FULL,
+        help="10^7 single pushes; half an hour",
     )
     parser.set_defaults(scale=NORMAL)
     return parser.parse_args(arguments)

@@ -14,6 +14,7 @@ from tests.contract.records import (
     P2,
     TOPIC,
     append,
+    commit,
     create,
     read,
     records,
@@ -154,6 +155,20 @@ def test_a_deleted_storage_topic_is_unknown_and_the_others_stay(backend: Backend
     with pytest.raises(UnknownTopic):
         append(backend, P0, b"late")
     assert values(backend, NEXT_P0) == [b"b"]
+
+
+def test_who_knows_a_topic_from_before_it_was_created_anew_appends_nothing(
+    backend: Backend,
+) -> None:
+    known = backend.store.commit(Change(create=(TOPIC,)))
+    append(backend, P0, b"old")
+    backend.store.commit(Change(delete=(TOPIC,)))
+    anew = backend.store.commit(Change(create=(TOPIC,)))
+    stale = Transaction(((P0, records(b"stale")),), since={TOPIC.topic: known})
+    with pytest.raises(UnknownTopic):
+        backend.commit(stale)
+    commit(backend, Transaction(((P0, records(b"new")),), since={TOPIC.topic: anew}))
+    assert values(backend, P0) == [b"new"]
 
 
 @pytest.mark.parametrize("change", [Change(seal=(NEXT,)), Change(delete=(NEXT,))])

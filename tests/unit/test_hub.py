@@ -135,6 +135,24 @@ def test_a_deleted_topic_is_gone_with_its_records_and_its_ids(hub: Hub) -> None:
     assert [info.partitions for info in anew.storage_topics] == [4]
 
 
+def test_a_topic_held_over_its_deletion_does_not_push_to_the_next_of_its_name(hub: Hub) -> None:
+    held = hub.create_topic("a", bytes, partitions=4)
+    producer, named = held.producer(), held.producer(name="n")
+    hub.delete_topic("a")
+    anew = hub.create_topic("a", bytes, partitions=12)
+    for pending in (producer.push(b"stale", key="k"), named.push(b"stale", key="k")):
+        assert isinstance(pending.exception(10), UnknownTopic)
+    with pytest.raises(UnknownTopic):
+        held.push(b"stale", key="k")
+    with pytest.raises(UnknownTopic):
+        held.push(b"stale", key="k", dedup_id="x")
+    with pytest.raises(UnknownTopic):
+        held.push_many([("k", b"stale")])
+    with pytest.raises(UnknownTopic), hub.transaction() as tx:
+        tx.push(held, b"stale", key="k")
+    assert [info.ends for info in anew.storage_topics] == [[0] * 12]
+
+
 def test_a_closed_hub_takes_no_more(hub: Hub) -> None:
     topic = hub.create_topic("a", Order)
     with hub:

@@ -52,13 +52,16 @@ class Transaction:
 
     `appends` keeps its order: several appends to one partition land one after the other.
     `table` maps a key to its new value, or to None to remove it. Every key of `absent` must not
-    exist, or `Conflict` carries the value it holds.
+    exist, or `Conflict` carries the value it holds. `since` says from which store version the
+    caller knows a topic: partitions created later belong to another topic of that name, and are
+    `UnknownTopic`.
     """
 
     appends: tuple[tuple[Partition, Records], ...] = ()
     table: Mapping[TableKey, bytes | None] = field(default_factory=dict)
     fence: Fence | None = None
     absent: tuple[TableKey, ...] = ()
+    since: Mapping[str, int] = field(default_factory=dict)
 
 
 class Entry(NamedTuple):

@@ -92,7 +92,8 @@ class Dedup:
         key = TableKey(self._ids, id_bytes)
 
         def build() -> Transaction:
-            partition = view.target.partition_of(record.key)
+            target = view.target
+            partition = target.partition_of(record.key)
             hint = view.backend.log.bounds(partition).end
             seen = _Seen(now_ms, partition.storage, partition.number, hint)
             times = TableKey(self._times, _time_key(now_ms, id_bytes))
@@ -100,6 +101,7 @@ class Dedup:
                 appends=((partition, (record,)),),
                 table={key: msgspec.msgpack.encode(seen), times: b""},
                 absent=(key,),
+                since=target.since,
             )
 
         [landed] = commit_following(view.backend, {view.topic: view}, build)

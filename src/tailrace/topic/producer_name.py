@@ -52,9 +52,11 @@ class ProducerName:
         sent: list[tuple[Part, int]] = []
 
         def build() -> Transaction:
-            parts = shipment.route(view.target)
+            target = view.target
+            parts = shipment.route(target)
             sent[:] = [(part, log.bounds(part[0]).end) for part in parts]
-            return Transaction(parts, {self._key: after.to_bytes(8)}, self.fence)
+            numbers = {self._key: after.to_bytes(8)}
+            return Transaction(parts, numbers, self.fence, since=target.since)
 
         for _ in range(ATTEMPTS_MAX):
             try:

@@ -54,9 +54,12 @@ class Shipment:
 
 def send(view: View, shipment: Shipment) -> list[Range]:
     """Commit a shipment to wherever pushes go now; where its parts landed."""
-    return commit_following(
-        view.backend, {view.topic: view}, lambda: Transaction(shipment.route(view.target))
-    )
+
+    def build() -> Transaction:
+        target = view.target
+        return Transaction(shipment.route(target), since=target.since)
+
+    return commit_following(view.backend, {view.topic: view}, build)
 
 
 class _Landing:

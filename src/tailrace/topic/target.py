@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,13 +26,15 @@ class Target(NamedTuple):
     shape: Shape
     router: RouterKind
     partitions: tuple[Partition, ...]
+    since: Mapping[str, int]
+    """The topic, and the store version it is known from: for `Transaction.since`."""
 
     @classmethod
-    def of(cls, topic: str, definition: Definition) -> Target:
-        """The target that a definition says."""
+    def of(cls, topic: str, definition: Definition, version: int) -> Target:
+        """The target that a definition says, which is stored at that version."""
         storage, shape = definition.pointer, definition.shape
         partitions = tuple(Partition(topic, storage, number) for number in range(shape.partitions))
-        return cls(storage, shape, definition.router, partitions)
+        return cls(storage, shape, definition.router, partitions, {topic: version})
 
     def any_number(self) -> int:
         """A partition at random, for the messages of one batch that have no key."""

@@ -92,11 +92,12 @@ class Topic(Generic[T]):
         if dedup_id is not None:
             return self._dedup.push(record, dedup_id)
         view = self.view
-        [landed] = commit_following(
-            view.backend,
-            {view.topic: view},
-            lambda: Transaction(((view.target.partition_of(record.key), (record,)),)),
-        )
+
+        def build() -> Transaction:
+            target = view.target
+            return Transaction(((target.partition_of(record.key), (record,)),), since=target.since)
+
+        [landed] = commit_following(view.backend, {view.topic: view}, build)
         return Receipt(*landed.partition, landed.start, record.timestamp)
 
     def push_many(self, messages: Iterable[tuple[Key, T]]) -> Receipts:

@@ -97,10 +97,12 @@ class OpenTransaction:
         counts: list[int] = []
 
         def build() -> Transaction:
-            parts = [shipments[name].route(views[name].target) for name in shipments]
+            targets = {name: views[name].target for name in shipments}
+            parts = [shipments[name].route(target) for name, target in targets.items()]
             counts[:] = map(len, parts)
             appends = tuple(append for part in parts for append in part)
-            return Transaction(appends, self._table, self._fence)
+            since = dict(pair for target in targets.values() for pair in target.since.items())
+            return Transaction(appends, self._table, self._fence, since=since)
 
         ranges = commit_following(self._backend, views, build)
         receipts: dict[str, Sequence[Receipt]] = {}

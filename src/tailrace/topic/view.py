@@ -55,7 +55,7 @@ class View:
         self.backend = backend
         self.topic = topic
         self._stored = stored
-        self.target = Target.of(topic, stored.definition)
+        self.target = Target.of(topic, *stored)
 
     @property
     def definition(self) -> Definition:
@@ -69,7 +69,7 @@ class View:
             raise UnknownTopic(self.topic, self.backend.name, names(self.backend))
         if stored.version > self._stored.version:
             self._stored = stored
-            self.target = Target.of(self.topic, stored.definition)
+            self.target = Target.of(self.topic, *stored)
         return stored
 
     def follow(self, sealed: Sealed) -> None:

@@ -14,7 +14,7 @@ from tailrace.log.record import Encoded
 from tailrace.log.segment import SEGMENT_BYTES_MAX
 
 _SELECT_TAIL = (
-    "SELECT id, sealed, next_offset, end_offset, segment, bytes, records, entries"
+    "SELECT id, created, sealed, next_offset, end_offset, segment, bytes, records, entries"
     " FROM partitions WHERE id = ?"
 )
 
@@ -24,6 +24,7 @@ class Tail(NamedTuple):
     one."""
 
     number: int
+    created: int
     sealed: int
     next_offset: int
     end_offset: int
@@ -67,6 +68,7 @@ def place(tail: Tail, encoded: Encoded, segment_bytes: int, now_ms: int) -> Plac
     end = base + count
     after = Tail(
         tail.number,
+        tail.created,
         tail.sealed,
         next_offset=end,
         end_offset=end,
@@ -94,7 +96,7 @@ def commit_rows(connection: apsw.Connection, placement: Placement) -> bool:
         "UPDATE partitions SET next_offset = ?, end_offset = ?, segment = ?, bytes = ?,"
         " records = ?, entries = ?"
         " WHERE id = ? AND sealed = 0 AND next_offset = ? AND segment IS ?",
-        (*after[2:], after.number, before.next_offset, before.segment),
+        (*after[3:], after.number, before.next_offset, before.segment),
     )
     if connection.changes() != 1:
         return False

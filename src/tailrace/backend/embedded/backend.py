@@ -101,6 +101,7 @@ class EmbeddedBackend:
                 locks.unlock_commit()
             synchronous = opening.SYNC_POLICIES[info.sync]
             database = Database(layout.database, layout.pause, synchronous=synchronous)
+            _remove_strays(layout, database)
             parts = Parts(
                 layout=layout,
                 database=database,
@@ -132,6 +133,7 @@ class EmbeddedBackend:
             check=lambda connection: check_transaction(connection, transaction),
             write=lambda connection: write_tables(connection, transaction),
             appends=tuple(appends),
+            since=transaction.since,
         )
         self._submit(work)
         return work.ranges
@@ -220,7 +222,6 @@ def _prepare(
         info = opening.read_info(database.writer, layout.directory)
         assert info is not None
         opening.check_sync(sync, info.sync)
-        _remove_strays(layout, database)
     finally:
         database.close()
     return info

@@ -11,7 +11,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import apsw
@@ -42,6 +43,7 @@ class Work:
         "leads",
         "ranges",
         "result",
+        "since",
         "turn",
         "write",
     )
@@ -51,10 +53,12 @@ class Work:
         check: Callable[[apsw.Connection], None],
         write: Callable[[apsw.Connection], Any],
         appends: tuple[tuple[Partition, Encoded], ...] = (),
+        since: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self.check = check
         self.write = write
         self.appends = appends
+        self.since = since
         self.ranges: list[Range] = []
         self.result: Any = None
         self.error: BaseException | None = None

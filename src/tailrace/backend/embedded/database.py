@@ -32,13 +32,14 @@ from typing import Any
 import apsw
 
 from tailrace.backend.embedded.forking import NO_FORK, begin_anew_after_fork
-from tailrace.errors import HubClosed
+from tailrace.errors import BackendUnavailable, HubClosed
 
 SCHEMA = """
 CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE partitions(
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     topic TEXT NOT NULL, storage INTEGER NOT NULL, number INTEGER NOT NULL,
+    created INTEGER NOT NULL,
     sealed INTEGER NOT NULL DEFAULT 0,
     first_offset INTEGER NOT NULL DEFAULT 0,
     next_offset INTEGER NOT NULL DEFAULT 0,
@@ -131,6 +132,7 @@ class Database:
         connection.file_control("main", apsw.SQLITE_FCNTL_PERSIST_WAL, ctypes.addressof(_TRUE))
         connection.pragma("journal_mode", "wal")
         connection.wal_autocheckpoint(0)
+        connection.pragma("journal_size_limit", RESTART_BYTES)
         connection.pragma("synchronous", self._synchronous)
         return connection
 
@@ -157,8 +159,13 @@ class Database:
                     yield connection
                 finally:
                     connection.execute("COMMIT")
-            finally:
+            except apsw.Error as error:
+                connection.close()
+                raise BackendUnavailable(f"{self._path} could not be read: {error}") from error
+            except BaseException:
                 self._readers.append(connection)
+                raise
+            self._readers.append(connection)
 
     def rows(self, sql: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
         """All rows of one query, as a look of its own."""

@@ -75,6 +75,7 @@ class Locks:
                 calls.put(None)
             os.close(self._partitions)
             os.close(self._commit)
+            self._partitions = self._commit = -1  # the numbers may soon be other files'
 
     def lock_partition(self, slot: int, deadline: float, what: str) -> None:
         """Take the lock of the partition with this number, or raise `BackendUnavailable` with its

@@ -19,8 +19,11 @@ REMOVALS_KEPT = 4096
 
 # A topic that a crash took back, made again, must not give the offsets that the lost one gave.
 _CREATE = (
-    "INSERT INTO partitions(topic, storage, number, next_offset)"
-    f" SELECT ?, ?, ?, (value - 1) * {INCARNATION_OFFSETS} FROM meta WHERE name = 'incarnation'"
+    "INSERT INTO partitions(topic, storage, number, created, next_offset)"
+    " SELECT ?, ?, ?, ?, CASE sync.value WHEN 'none'"
+    f" THEN (incarnation.value - 1) * {INCARNATION_OFFSETS} ELSE 0 END"
+    " FROM meta AS sync, meta AS incarnation"
+    " WHERE sync.name = 'sync' AND incarnation.name = 'incarnation'"
 )
 _VERSION = "UPDATE meta SET value = value + 1 WHERE name = 'version' RETURNING value"
 _ABOVE_ALL = "\U0010ffff"
@@ -110,7 +113,7 @@ class EmbeddedStore:
             _forget_removals(connection)
         for storage in change.create:
             connection.executemany(
-                _CREATE, ((*storage[:2], number) for number in range(storage.partitions))
+                _CREATE, ((*storage[:2], number, version) for number in range(storage.partitions))
             )
         for storage in change.seal:
             self._each(connection, "UPDATE partitions SET sealed = 1", storage)

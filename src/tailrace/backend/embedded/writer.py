@@ -13,6 +13,7 @@ of such frames, and the tails are read again.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -35,6 +36,9 @@ from tailrace.backend.embedded.publisher import Parts, Publisher, touch
 from tailrace.errors import BackendUnavailable, DiskFull, Error, Sealed, UnknownTopic
 from tailrace.log.segment import Segment
 from tailrace.message import Partition, Range
+
+REST_OF_GROUP_S = 1.0
+"""How long the rest of a group waits for each lock after a partition could not be had in time."""
 
 _HUB_DEPTH = 3
 """A partition's directory is `topics/ORDERS/1.7-42` in the hub's."""
@@ -64,6 +68,7 @@ class Writer:
                     locked.append(number)
                 except BackendUnavailable as error:
                     _refuse(group, partition, error)
+                    deadline = time.monotonic() + REST_OF_GROUP_S
             parts.reach("locked")
             placed = self._placed(group, numbers, again, deadline)
             self._write(placed)
@@ -152,7 +157,7 @@ class Writer:
                 continue
             try:
                 for partition, _ in work.appends:
-                    self._check_tail(partition, tails[partition])
+                    self._check_tail(work, partition, tails[partition])
             except _Moved:
                 again.append(work)
                 continue
@@ -170,10 +175,12 @@ class Writer:
                 work.ranges.append(Range(partition, placement.entry.base, encoded.count))
         return placed
 
-    def _check_tail(self, partition: Partition, tail: Tail | None) -> None:
+    def _check_tail(self, work: Work, partition: Partition, tail: Tail | None) -> None:
         if tail is None:
             self._numbers.pop(partition, None)
             raise _Moved
+        if tail.created > work.since.get(partition.topic, tail.created):
+            raise UnknownTopic(partition.topic, str(self._parts.layout.directory))
         if tail.sealed:
             raise Sealed(partition.topic, partition.storage)
 
@@ -301,7 +308,7 @@ class Writer:
         work.check(writer)
         for (partition, _), placement in zip(work.appends, placements, strict=True):
             if not commit_rows(writer, placement):
-                self._check_tail(partition, read_tail(writer, placement.after.number))
+                self._check_tail(work, partition, read_tail(writer, placement.after.number))
                 raise _Moved
         work.result = work.write(writer)
 

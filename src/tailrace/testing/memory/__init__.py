@@ -47,7 +47,7 @@ class MemoryBackend:
             if transaction.fence is not None:
                 self.store.check_fence(transaction.fence)
             for partition, _ in appends:
-                self.log.check_open(partition)
+                self.log.check_open(partition, transaction.since.get(partition.topic))
             self.table.check_absent(transaction.absent)
             ranges = [self.log.append(partition, records) for partition, records in appends]
             self.table.write(transaction.table)

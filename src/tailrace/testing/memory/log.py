@@ -16,9 +16,10 @@ from tailrace.testing.memory.gate import Gate
 class _Partition:
     """Records and their offsets, in order; `end` is beyond them and beyond any gap behind them."""
 
-    __slots__ = ("appends", "end", "offsets", "records", "sealed")
+    __slots__ = ("appends", "created", "end", "offsets", "records", "sealed")
 
-    def __init__(self) -> None:
+    def __init__(self, created: int) -> None:
+        self.created = created
         self.records: list[Record] = []
         self.offsets: list[int] = []
         self.end = 0
@@ -63,9 +64,12 @@ class MemoryLog:
             found = _fitting((held.records[i] for i in range(first, last)), bytes_max)
         return Chunk(from_records(found), found[-1].offset + 1 if found else stop)
 
-    def check_open(self, partition: Partition) -> None:
+    def check_open(self, partition: Partition, since: int | None) -> None:
         """Raise unless it takes appends. Within the gate, as all methods that follow."""
-        if self._partition(partition).sealed:
+        held = self._partition(partition)
+        if since is not None and held.created > since:
+            raise UnknownTopic(partition.topic, self._gate.name)
+        if held.sealed:
             raise Sealed(partition.topic, partition.storage)
 
     def append(self, partition: Partition, encoded: Encoded) -> Range:
@@ -88,10 +92,10 @@ class MemoryLog:
         for topic, storage, _ in change.seal + change.delete:
             self._partitions(topic, storage)
 
-    def apply(self, change: Change) -> None:
-        """Create, seal and delete."""
+    def apply(self, change: Change, version: int) -> None:
+        """Create, seal and delete, as of a version of the store."""
         for topic, storage, partitions in change.create:
-            self._topics[topic, storage] = [_Partition() for _ in range(partitions)]
+            self._topics[topic, storage] = [_Partition(version) for _ in range(partitions)]
         for topic, storage, _ in change.seal:
             for partition in self._topics[topic, storage]:
                 partition.sealed = True

@@ -40,8 +40,8 @@ class MemoryStore:
                 if entry.version != expected:
                     raise Conflict(key, expected, entry.version, entry.value)
             self._log.check(change)
-            self._log.apply(change)
             self._version += 1
+            self._log.apply(change, self._version)
             for key, value in change.writes.items():
                 self._write(Entry(key, value, self._version))
             self._gate.committed()
