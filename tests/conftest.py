@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
@@ -17,6 +18,9 @@ settings.register_profile(
 )
 settings.register_profile("soak", settings.get_profile("test"), max_examples=5000)
 settings.load_profile("soak" if soaking() else "test")
+
+# Whatever a shell starts in the background ignores interrupts, and so would all its children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

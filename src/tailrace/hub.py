@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from collections.abc import Iterator
@@ -10,11 +11,12 @@ from typing import Any, Self, TypeVar, overload
 
 from tailrace.backend.contract import Backend, Fence, TableKey, Transaction
 from tailrace.clock import Clock, SystemClock
-from tailrace.errors import Conflict, InvalidValue, TopicExists, UnknownTopic
+from tailrace.errors import Conflict, Error, InvalidValue, TopicExists, UnknownTopic
 from tailrace.payload import Payload
 from tailrace.settings import HubSettings, load
 from tailrace.topic.composite import check_name, creation, first_definition
 from tailrace.topic.dedup import dedup_tables
+from tailrace.topic.producer import close_producers
 from tailrace.topic.producer_name import producers_table
 from tailrace.topic.router import RouterKind
 from tailrace.topic.topic import Topic
@@ -164,8 +166,14 @@ class Hub:
         return OpenTransaction(self.backend, self.topic, fence)
 
     def close(self) -> None:
-        """End all use. Closing again does nothing."""
-        self.backend.close()
+        """Send what producers still hold, and end all use. Closing again does nothing.
+
+        Raises what made a producer fail, once all is closed.
+        """
+        try:
+            close_producers(self.backend)
+        finally:
+            self.backend.close()
 
     def __enter__(self) -> Self:
         return self
@@ -176,7 +184,11 @@ class Hub:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        if error is None:
+            self.close()
+        else:
+            with contextlib.suppress(Error):
+                self.close()
 
     def _topic(self, name: str, stored: Stored, payload: Payload[T]) -> Topic[T]:
         return Topic(View(self.backend, name, stored), payload, self._settings, self._clock)

@@ -4,12 +4,13 @@ Bytes stay as they are, text is UTF-8, everything else is JSON: msgspec structs,
 typed dicts, lists, numbers; pydantic models by their own methods. A topic has one content type; a
 message of another one carries a `content-type` header, so that plain records stay plain.
 
-JSON has no NaN and no infinity: an untyped topic stores them as null, a typed one refuses them.
+JSON has no NaN and no infinity: both are refused.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 import typing
 from collections import deque
@@ -104,6 +105,9 @@ class Payload(Generic[T]):
             except Exception as error:
                 problem = f"takes {self.kind}, and this one would not decode: {_reason(error)}"
                 raise EncodeError(f"{where} {problem}", _UNWRITTEN) from error
+        elif codec is _JSON and b"null" in data and not _all_finite(msgspec.to_builtins(value)):
+            problem = "NaN and infinities have no JSON; make them text or leave them out"
+            raise EncodeError(f"{where}: {problem}", _UNWRITTEN)
         return data, None if codec.content_type == self._plain else codec.content_type
 
     def encode_many(
@@ -260,3 +264,12 @@ def _children(value: object) -> Iterator[tuple[str, object]]:
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
             yield f".{field.name}", getattr(value, field.name)
+
+
+def _all_finite(value: Any) -> bool:
+    """Whether no number in plain values is NaN or infinite."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(map(_all_finite, value.values()))
+    return all(map(_all_finite, value)) if isinstance(value, list) else True

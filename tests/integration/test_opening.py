@@ -88,6 +88,16 @@ def test_a_directory_that_is_no_hub_is_refused_and_nothing_is_put_into_it(tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
+def test_segments_whose_database_is_gone_are_refused_and_left_alone(hub: Path) -> None:
+    for file in hub.glob("hub.db*"):
+        file.unlink()
+    before = sorted(hub.glob("topics/**/*"))
+    with pytest.raises(IncompatibleHub, match=r"no hub\.db"):
+        EmbeddedBackend.open(hub)
+    assert sorted(hub.glob("topics/**/*")) == before
+    assert not (hub / "hub.db").exists()
+
+
 def test_a_database_that_is_none_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "hub.db").write_bytes(b"this is no database" * 100)
     with pytest.raises(BackendUnavailable, match="file is not a database"):

@@ -153,6 +153,25 @@ def test_a_topic_held_over_its_deletion_does_not_push_to_the_next_of_its_name(hu
     assert [info.ends for info in anew.storage_topics] == [[0] * 12]
 
 
+def test_closing_a_hub_sends_what_its_producers_hold(tmp_path: Path) -> None:
+    with tailrace.open(tmp_path / "hub") as hub:
+        producer = hub.create_topic("a", bytes).producer(linger="1h")
+        pending = [producer.push(b"%d" % number) for number in range(100)]
+    assert {each.result(0).topic for each in pending} == {"a"}
+    with tailrace.open(tmp_path / "hub") as hub:
+        assert sum(hub.topic("a").storage_topics[0].ends) == 100
+
+
+def test_closing_a_hub_tells_of_a_producer_that_failed(hub: Hub) -> None:
+    producer = hub.create_topic("a", bytes).producer(linger="1h")
+    producer.push(b"lost")
+    hub.delete_topic("a")
+    with pytest.raises(UnknownTopic):
+        hub.close()
+    with pytest.raises(HubClosed):
+        hub.topics()
+
+
 def test_a_closed_hub_takes_no_more(hub: Hub) -> None:
     topic = hub.create_topic("a", Order)
     with hub:

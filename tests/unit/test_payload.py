@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -268,3 +269,10 @@ def test_the_one_of_many_that_does_not_encode_is_named() -> None:
 def test_a_type_that_cannot_be_decoded_is_refused_at_once() -> None:
     with pytest.raises(InvalidValue, match="more than one dict-like type"):
         Payload[Any](Order | dict)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [math.nan, [1, math.inf], {"a": {"b": -math.inf}}])
+def test_a_number_that_json_has_not_is_refused_also_without_a_type(value: object) -> None:
+    with pytest.raises(EncodeError, match="NaN"):
+        Payload().encode(value, "topic 'a'")
+    assert Payload().encode({"a": None, "b": 1.5}, "topic 'a'")[0] == b'{"a":null,"b":1.5}'

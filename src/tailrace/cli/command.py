@@ -87,7 +87,8 @@ class Verb(click.Command):
         except (click.ClickException, click.exceptions.Exit):
             raise
         except Exception as error:
-            debug = ctx.ensure_object(Session).debug or bool(os.environ.get("TAILRACE_DEBUG"))
+            asked = os.environ.get("TAILRACE_DEBUG", "0") not in ("", "0")
+            debug = ctx.ensure_object(Session).debug or asked
             report(error, debug=debug)
             ctx.exit(ExitStatus.USAGE if isinstance(error, _USAGE_ERRORS) else ExitStatus.ERROR)
         return result

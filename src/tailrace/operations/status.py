@@ -50,7 +50,9 @@ def status(hub: Hub) -> HubStatus:
 
 def unavailable(path: str, error: BackendUnavailable) -> HubStatus:
     """The status of a hub that could not be opened in time."""
-    remedy = "look at the process it names; it goes on when that one does"
+    remedy = "it goes on when the process it names does"
+    if "process" not in str(error):
+        remedy = "see to what it says, then look again"
     return HubStatus(False, (Problem(f"hub {path}", str(error), remedy),), None)
 
 

@@ -66,7 +66,7 @@ class Intake(Generic[T]):
         """The bytes of a key; empty for none."""
         if not key:
             return b""
-        found = key.encode() if isinstance(key, str) else key
+        found = _utf8("key", key) if isinstance(key, str) else key
         if not isinstance(found, bytes):
             raise InvalidValue("key", key, _KEYS)
         if len(found) > self.key_bytes_max:
@@ -78,7 +78,7 @@ class Intake(Generic[T]):
         if isinstance(value, bytes) and len(value) <= self.raw_bytes_max and not headers:
             return value, None
         data, content_type = self._payload.encode(value, f"topic {self._topic!r}")
-        block = {name: _header(name, held) for name, held in headers.items()} if headers else {}
+        block = _headers(headers) if headers else {}
         if content_type is not None:
             block.setdefault(CONTENT_TYPE, content_type.encode())
         self._check_message(len(data) + _block_bytes(block))
@@ -115,7 +115,7 @@ class Intake(Generic[T]):
         if kinds == {bytes}:
             found = cast("list[bytes]", keys)
         elif kinds == {str}:
-            found = [key.encode() for key in cast("list[str]", keys)]
+            found = [_utf8("key", key) for key in cast("list[str]", keys)]
         else:
             found = [self.key(key) for key in keys]
         self._check_key(max(map(len, found)))
@@ -147,8 +147,21 @@ def milliseconds(timestamp: object) -> int:
     raise InvalidValue("timestamp", timestamp, "an aware datetime, or milliseconds since 1970 UTC")
 
 
+def _utf8(what: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidValue(what, text, "text that UTF-8 can hold, or bytes") from error
+
+
+def _headers(headers: object) -> dict[str, bytes]:
+    if not isinstance(headers, Mapping):
+        raise InvalidValue("headers", headers, "a mapping of names to bytes or str")
+    return {name: _header(name, value) for name, value in headers.items()}
+
+
 def _header(name: object, value: object) -> bytes:
-    found = value.encode() if isinstance(value, str) else value
+    found = _utf8(f"header {name!r}", value) if isinstance(value, str) else value
     if not isinstance(name, str) or not isinstance(found, bytes):
         raise InvalidValue(f"header {name!r}", value, "bytes or str, under a name that is str")
     return found

@@ -12,6 +12,7 @@ from collections import deque
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
+from tailrace.backend.contract import Backend
 from tailrace.errors import Error, HubClosed
 from tailrace.log.record import OVERHEAD_BYTES
 from tailrace.message import Receipts
@@ -241,6 +242,19 @@ class Producer(Generic[T]):
 
 
 _producers: Final[weakref.WeakSet[Producer[Any]]] = weakref.WeakSet()
+
+
+def close_producers(backend: Backend) -> None:
+    """Close the producers of a hub, which sends what they hold; then raise the first error."""
+    failed: Error | None = None
+    for producer in list(_producers):
+        if producer._view.backend is backend:
+            try:
+                producer.close()
+            except Error as error:
+                failed = failed or error
+    if failed is not None:
+        raise failed
 
 
 def _close_all() -> None:

@@ -76,6 +76,7 @@ class OpenTransaction:
         return self._receipts
 
     def __enter__(self) -> Self:
+        self._check_open()
         return self
 
     def __exit__(

@@ -250,10 +250,21 @@ for i in range(100): producer.push(b"x")
         assert len(all_values(hub.topic("t", bytes))) == 100
 
 
-def test_a_producer_of_a_closed_hub_fails(hub: Hub, orders: Topic[Order]) -> None:
+def test_a_producer_of_a_closed_hub_has_sent_all_and_takes_no_more(
+    hub: Hub, orders: Topic[Order]
+) -> None:
     producer = orders.producer(linger="1m")
     pending = producer.push(Order(1))
     hub.close()
+    assert pending.result(0).topic == orders.name
+    with pytest.raises(HubClosed):
+        producer.push(Order(2))
+
+
+def test_a_producer_whose_backend_is_closed_fails(hub: Hub, orders: Topic[Order]) -> None:
+    producer = orders.producer(linger="1m")
+    pending = producer.push(Order(1))
+    hub.backend.close()
     with pytest.raises(BackendUnavailable):
         producer.flush(WAIT_S)
     assert isinstance(pending.exception(0), HubClosed)

@@ -108,6 +108,14 @@ def test_what_is_wrong_with_a_push_raises_at_the_push(hub: Hub, orders: Topic[Or
     assert all_values(orders) == [Order(2)]
 
 
+def test_an_ended_transaction_does_not_begin_again(hub: Hub, orders: Topic[Order]) -> None:
+    with hub.transaction() as tx:
+        tx.push(orders, Order(1))
+    with pytest.raises(Error, match="has ended"), tx:
+        pass
+    assert all_values(orders) == [Order(1)]
+
+
 def test_an_ended_transaction_takes_no_more(hub: Hub, orders: Topic[Order]) -> None:
     with hub.transaction() as tx:
         pass

@@ -97,6 +97,11 @@ class Layout:
                 f"{self.directory} is not a hub and not empty",
                 "give the path of a hub, or of a directory to be made",
             )
+        if "topics" in names and self.database.name not in names:
+            raise IncompatibleHub(
+                f"{self.directory} has segments but no hub.db, which says what they are",
+                "put hub.db and hub.db-wal back; the .log files are as they were",
+            )
         kind = _file_system(self.directory)
         if kind in _NETWORK_FILE_SYSTEMS:
             raise IncompatibleHub(
