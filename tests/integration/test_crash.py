@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tailrace.backend.embedded import EmbeddedBackend
+from tailrace.backend.embedded import EmbeddedBackend, folding, writer
 from tests.evidence import RecordEvidence
 from tests.integration import traffic
-from tests.integration.children import Child
+from tests.integration.children import Child, Report
 from tests.integration.traffic import Audit, Begun, Traffic
 from tests.scale import count
 
@@ -21,6 +23,7 @@ ROUNDS_PER_HUB = 10
 OPEN_S = 5.0
 POINTS = ("locked", "placed", "written", "commit-locked", "applied", "commit")
 POINTS_BEHIND = ("committed", "fold-written", "folded")
+POINTS_OF_A_SWITCH = ("commit-locked", "applied", "commit", "committed")
 
 
 def _audit(directory: Path, audit: Audit, name: str) -> list[str]:
@@ -87,5 +90,49 @@ def test_a_kill_at_each_point_of_an_append_leaves_it_whole_or_not_at_all(
         assert list(audit.violations(backend)) == []
         stored = {value.split(b":")[0].decode() for value in audit.seen.values()}
         assert (last.transaction in stored) == (point in POINTS_BEHIND)
+        audit.append_everywhere(backend, "after")
+        assert list(audit.violations(backend)) == []
+
+
+@pytest.mark.parametrize("point", ["fold-written", "folded"])
+def test_folds_go_on_behind_one_that_a_kill_interrupted(
+    point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "FOLD_ABOVE", traffic.FOLD_ABOVE)
+    monkeypatch.setattr(folding, "FOLD_COUNT", traffic.FOLD_COUNT)
+    traffic.make_hub(tmp_path, "none")
+    child = Child(traffic.run, Traffic(tmp_path, "none", 7, 2**20, kill_at=point))
+    audit = Audit()
+    audit.note(child.rest())
+    assert child.exit_code == -9
+    with closing(EmbeddedBackend.open(tmp_path, lock_timeout_s=OPEN_S)) as backend:
+        for number in range(4 * traffic.FOLD_COUNT):
+            audit.append_everywhere(backend, f"after-{number}")
+    assert _audit(tmp_path, audit, "last") == []
+
+
+def _switch_and_die(report: Report, directory: Path, point: str) -> None:
+    """Child: switch to the next storage topic, and be killed at the point."""
+
+    def reach(reached: str) -> None:
+        if reached == point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    traffic.switch(EmbeddedBackend.open(directory, reach=reach))
+
+
+@pytest.mark.parametrize("sync", ["batch", "none"])
+@pytest.mark.parametrize("point", POINTS_OF_A_SWITCH)
+def test_a_kill_at_each_point_of_a_switch_leaves_it_whole_or_not_at_all(
+    point: str, sync: str, tmp_path: Path
+) -> None:
+    traffic.make_hub(tmp_path, sync)
+    child = Child(_switch_and_die, tmp_path, point)
+    assert list(child.rest()) == []
+    assert child.exit_code == -9
+    audit = Audit(switched=int(point == "committed"))
+    with closing(EmbeddedBackend.open(tmp_path, lock_timeout_s=OPEN_S)) as backend:
+        assert traffic.current_storage(backend) == audit.switched
+        assert list(audit.violations(backend)) == []
         audit.append_everywhere(backend, "after")
         assert list(audit.violations(backend)) == []

@@ -25,6 +25,9 @@ from tests.integration.children import Child, Report
 
 pytestmark = pytest.mark.part("log")
 
+INDEX_HEAD_BYTES = 96
+"""Both copies of the head of the WAL's index: while they are not valid it is rebuilt."""
+
 
 def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
@@ -91,6 +94,39 @@ def test_without_the_small_commit_the_same_steps_corrupt_a_batch(tmp_path: Path)
     _leave_orphans(tmp_path, "none", looks_for_orphans=False)
     with closing(EmbeddedBackend.open(tmp_path)) as backend, pytest.raises(CorruptBatch):
         values(backend, P0)
+
+
+def _append_while_frames_come_back(report: Report, directory: Path) -> None:
+    """Child: the index of the WAL is rebuilt between the look for orphans and the small commit."""
+    find_orphans: Callable[..., bool] = Writer._find_orphans
+    index = os.open(directory / "hub.db-shm", os.O_RDWR)  # never closed, as above
+
+    def find_and_spoil(self: Writer, placed: object) -> bool:
+        found = find_orphans(self, placed)
+        if found:
+            os.pwrite(index, bytes(INDEX_HEAD_BYTES), 0)
+        return found
+
+    Writer._find_orphans = find_and_spoil  # type: ignore[method-assign]
+    backend = EmbeddedBackend.open(directory)
+    report(append(backend, P0, b"by the second").start)
+    _die()
+
+
+@pytest.mark.parametrize("sync", ["batch", "none"])
+def test_frames_that_come_back_at_the_last_moment_are_not_written_over(
+    sync: str, tmp_path: Path
+) -> None:
+    with closing(EmbeddedBackend.open(tmp_path, sync=sync)) as backend:
+        create(backend)
+        append(backend, P0, b"acknowledged")
+    bystander = Child(_keep_open, tmp_path)
+    assert bystander.next_report() == "open"
+    assert list(Child(_die_inside_commit, tmp_path).rest()) == []
+    assert list(Child(_append_while_frames_come_back, tmp_path).rest()) == [2]
+    list(bystander.kill())
+    with closing(EmbeddedBackend.open(tmp_path)) as backend:
+        assert values(backend, P0) == [b"acknowledged", b"of the first", b"by the second"]
 
 
 def test_frames_that_nobody_overwrote_come_back_whole(tmp_path: Path) -> None:

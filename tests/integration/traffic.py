@@ -121,7 +121,7 @@ def _work(
             armed.set()
         if traffic.kill_at is None and chance.random() < 0.05:
             with suppress(Conflict):
-                tell(Switched(_switch(backend)))
+                tell(Switched(switch(backend)))
             continue
         name = f"{traffic.seed}-{number}-{count}"
         tell(Begun(name))
@@ -129,7 +129,8 @@ def _work(
             tell(Stored(name, backend.commit(_transaction(backend, name, chance))))
 
 
-def _switch(backend: EmbeddedBackend) -> int:
+def switch(backend: EmbeddedBackend) -> int:
+    """Seal the storage topic that takes appends and make the next; its number."""
     pointer = backend.store.get(POINTER)
     assert pointer is not None
     assert pointer.value is not None

@@ -113,8 +113,9 @@ class Topic(Generic[T]):
 
         A column `value` and, if wanted, `key`, `timestamp`, `headers`, `mode` and `op`.
         """
-        if not isinstance(batch, pa.RecordBatch):
-            found = type(batch).__name__
+        given: object = batch
+        if not isinstance(given, pa.RecordBatch):
+            found = type(given).__name__
             raise InvalidValue("batch", found, "a pyarrow.RecordBatch; a table has to_batches()")
         return send(self.view, self.intake.columns(batch)) if batch.num_rows else []
 

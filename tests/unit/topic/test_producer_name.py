@@ -120,15 +120,19 @@ def test_restarts_faults_and_switches_store_each_message_once_in_order(seed: int
 
     in_a_row: Counter[int] = Counter()
 
-    def fault(transaction: Transaction) -> None:
+    def fail_before(transaction: Transaction) -> None:
         producing = threading.get_ident()
-        in_a_row[producing] += 1
-        if in_a_row[producing] == ATTEMPTS_MAX or chance.random() > 0.2:
-            in_a_row[producing] = 0
-        elif transaction.appends:
+        spared = in_a_row[producing] == ATTEMPTS_MAX - 1
+        if transaction.appends and not spared and chance.random() < 0.2:
+            in_a_row[producing] += 1
             unknown()
 
-    backend.before = backend.after = fault
+    def fail_after(transaction: Transaction) -> None:
+        in_a_row[threading.get_ident()] = 0
+        if transaction.appends and chance.random() < 0.2:
+            unknown()
+
+    backend.before, backend.after = fail_before, fail_after
     number = 0
     while number < total:
         producer.push(b"%d" % number, key=f"k{number % 7}")

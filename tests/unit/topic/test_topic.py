@@ -132,6 +132,10 @@ def test_a_key_of_a_mebibyte_is_too_large(hub: Hub, key: str | bytes) -> None:
         topic.push(b"x", key=key)
     with pytest.raises(MessageTooLarge, match="a key"):
         topic.push_many([("ok", b"x")] * 300 + [(key, b"x")])
+    with pytest.raises(MessageTooLarge, match="a key"):
+        topic.append(pa.RecordBatch.from_pydict({"key": [key], "value": [b"x"]}))
+    with topic.producer() as producer, pytest.raises(MessageTooLarge, match="a key"):
+        producer.push(b"x", key=key)
     assert nothing_stored(topic)
 
 
@@ -141,6 +145,11 @@ def test_a_message_over_the_limit_is_refused_whole(backend: FaultyBackend, count
     topic = Hub.from_backend(backend, settings=settings).create_topic("t", bytes)
     with pytest.raises(MessageTooLarge, match=r"101 bytes.*100"):
         topic.push_many([("k", b"x" * 100)] * count + [("k", b"x" * 101)])
+    values = [b"x" * 100] * count + [b"x" * 101]
+    with pytest.raises(MessageTooLarge, match=r"101 bytes.*100"):
+        topic.append(pa.RecordBatch.from_pydict({"value": values}))
+    with topic.producer() as producer, pytest.raises(MessageTooLarge, match=r"101 bytes.*100"):
+        producer.push(b"x" * 101)
     with pytest.raises(MessageTooLarge):
         topic.push(b"x" * 90, headers={"name": b"x" * 20})
     assert nothing_stored(topic)
