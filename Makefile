@@ -15,7 +15,7 @@ help: ## list the targets
 
 install: $(STAMP) ## build .venv with everything in requirements.lock and this package
 
-demo: install ## watch a topic being re-scaled under load, in about a minute
+demo: install ## watch a topic being re-scaled under load, in half a minute
 	$(BIN)/tailrace demo
 
 test: install ## run all tests but the soak-only ones

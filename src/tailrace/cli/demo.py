@@ -31,7 +31,7 @@ from tailrace.cli.command import verb
     help="How many messages are pushed.",
 )
 def demo_command(directory: Path, orders: int) -> None:
-    """Watch a topic being re-scaled under load, in about a minute.
+    """Watch a topic being re-scaled under load, in half a minute.
 
     The closing table compares what was promised with what was seen; status 1 if they differ.
     """
