@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tailrace.backend.contract import Change, TableKey, Transaction, raise_fence
+from tailrace.backend.contract import Change, StorageTopic, TableKey, Transaction, raise_fence
 from tailrace.backend.embedded import EmbeddedBackend
-from tailrace.errors import BackendUnavailable, Conflict, Fenced, HubClosed
+from tailrace.errors import BackendUnavailable, Conflict, Fenced, HubClosed, Sealed
 from tailrace.log.disk import Disk
 from tailrace.message import Partition, Range
 from tests.contract.records import P0, P1, append, create, records, values
@@ -29,6 +29,8 @@ T = TypeVar("T")
 THREADS = 64
 PUSHES_A_SYNC = 8
 ANSWER_S = 30.0
+SEALED = StorageTopic("sealed", 0, 1)
+SEALED_P0 = Partition("sealed", 0, 0)
 
 
 class _CountingDisk(Disk):
@@ -185,6 +187,30 @@ def test_a_partition_that_is_held_elsewhere_fails_only_the_work_that_needs_it(
         holder.result()
         assert values(backend, P0) == [b"holder"]
         assert values(backend, P1) == [b"first", b"beside"]
+
+
+def test_one_that_a_seal_shuts_out_meanwhile_leaves_nothing_of_itself_in_its_group(
+    tmp_path: Path, pool: ThreadPoolExecutor
+) -> None:
+    gate = _Gate()
+    with (
+        closing(EmbeddedBackend.open(tmp_path, reach=gate)) as backend,
+        closing(EmbeddedBackend.open(tmp_path)) as other,
+    ):
+        create(backend)
+        create(backend, SEALED)
+        both = Transaction(((P0, records(b"in part")), (SEALED_P0, records(b"behind a seal"))))
+        with _Group(pool, backend, gate, "synced") as group:
+            refused = group.submit(lambda: backend.commit(both))
+            behind = group.push(P0, b"behind")
+        other.store.commit(Change(seal=(SEALED,)))
+        gate.point = None
+        gate.open.release()
+        with pytest.raises(Sealed):
+            refused.result()
+        assert [found.start for found in behind.result()] == [0]
+        assert values(other, P0) == [b"behind"]
+        assert values(other, SEALED_P0) == []
 
 
 def test_a_group_is_synced_once_and_committed_once(

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from tailrace.backend.contract import Transaction
+from tailrace.backend.contract import Change, Transaction
 from tailrace.errors import BackendUnavailable, Fenced, InvalidName
 from tailrace.hub import Hub
 from tailrace.topic.producer import Producer
@@ -108,6 +108,22 @@ def test_whoever_lost_the_name_does_not_take_it_back_to_settle(
         orders.producer(name="a").push(Order(1)).result(WAIT_S)
     newer[0].push(Order(2)).result(WAIT_S)
     assert all_values(orders) == [Order(2)]
+
+
+def test_a_name_counts_what_its_last_owner_stored_until_it_was_fenced(
+    hub: Hub, orders: Topic[Order], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = orders.producer(name="a")
+    raise_fence = hub.backend.store.commit
+
+    def store_one_more(change: Change) -> int:
+        older.push(Order(1)).result(WAIT_S)
+        return raise_fence(change)
+
+    monkeypatch.setattr(hub.backend.store, "commit", store_one_more)
+    assert orders.producer(name="a").last_number == 1
+    with pytest.raises(Fenced):
+        older.push(Order(2)).result(WAIT_S)
 
 
 @pytest.mark.parametrize("seed", range(5))
