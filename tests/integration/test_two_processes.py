@@ -33,8 +33,7 @@ def _push(report: Report, hub: Path, name: str, pushes: int) -> None:
 def test_processes_at_once_lose_nothing_share_no_offset_and_keep_their_order(
     sync: str, tmp_path: Path
 ) -> None:
-    synced = sync == "batch"
-    pushes = count("pushes", test=60 if synced else 300, soak=1000 if synced else 5000)
+    pushes = count("pushes", test=60 if sync == "batch" else 300, soak=5000)
     with closing(EmbeddedBackend.open(tmp_path, sync=sync)) as backend:
         create(backend)
         children = [Child(_push, tmp_path, f"p{number}", pushes) for number in range(PROCESSES)]
