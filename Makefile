@@ -19,7 +19,7 @@ demo: install ## watch a topic being re-scaled under load, in half a minute
 	$(BIN)/tailrace demo
 
 test: install ## run all tests but the soak-only ones
-	$(BIN)/python -m pytest -q -n 2 -m "not soak"
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "not soak"
 
 lint: install ## check style, types, layers and the repository's own rules
 	$(BIN)/ruff check $(CODE)
@@ -51,8 +51,10 @@ $(STAMP): requirements.lock pyproject.toml
 		{ echo "Tailrace needs Python 3.11 or newer; name one: make install PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 		{ echo "$(PYTHON) lacks the venv module; install it (Debian: apt install python3-venv)" >&2; exit 1; }
-	@echo "installing into .venv (about 90 seconds the first time)"
+	@echo "installing into .venv (about two minutes the first time)"
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m tailrace.spark.archive >/dev/null || \
+		echo "no class archive was made: Spark starts slower, and is the same otherwise" >&2
 	@touch $@

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,12 +12,15 @@ from hypothesis import HealthCheck, settings
 
 from tests.evidence import Evidence, RecordEvidence, append_line
 from tests.scale import soaking
+from tests.servers.shared import Unavailable, shared_server
 
 settings.register_profile(
     "test", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("soak", settings.get_profile("test"), max_examples=5000)
 settings.load_profile("soak" if soaking() else "test")
+
+pytest.register_assert_rewrite("tests.unit.writers.sql_contract")
 
 # Whatever a shell starts in the background ignores interrupts, and so would all its children.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -61,3 +64,22 @@ def record_evidence() -> RecordEvidence:
             append_line(Path(file), Evidence(part, what, count, tuple(seeds), violations))
 
     return record
+
+
+@pytest.fixture(scope="session")
+def postgres_port() -> Iterator[int]:
+    """The port of a real PostgreSQL that all tests of this run share."""
+    try:
+        with shared_server("tests.servers.postgres") as port:
+            yield port
+    except Unavailable as reason:
+        pytest.skip(f"no PostgreSQL: {reason}")
+
+
+@pytest.fixture
+def postgres_url(postgres_port: int) -> Iterator[str]:
+    """An empty database of a real PostgreSQL, for this test alone."""
+    from tests.servers.postgres import fresh_database
+
+    with fresh_database(postgres_port) as url:
+        yield url

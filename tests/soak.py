@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _run_pytest(part: list[str], lines: Path) -> int:
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-m", "part"]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "-m", "part"]
     command += [f"--timeout={TEST_SECONDS_MAX}", *(f"--part={name}" for name in part)]
     environment = os.environ | {"TAILRACE_SOAK": "1", "TAILRACE_EVIDENCE": str(lines)}
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode

@@ -1,7 +1,7 @@
 """Durable, re-scalable, ordered topics in one directory, shared by any number of processes.
 
-What users import is here, and in `tailrace.testing`; other modules are private. Each name is loaded
-when it is first used, so that the command line starts without Arrow.
+What users import is here, and in `readers`, `writers`, `functions` and `testing`; other modules are
+private. Each name is loaded when it is first used, so that the command line starts without Arrow.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         MessageTooLarge,
         OutcomeUnknown,
         OutOfRange,
+        PipelineFailed,
         Sealed,
         TopicExists,
         UnknownTopic,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     )
     from tailrace.hub import Hub, open
     from tailrace.message import Message, Mode, Op, Partition, Position, Range, Receipt, Receipts
+    from tailrace.pipeline.pipeline import Pipeline
     from tailrace.settings import HubSettings
     from tailrace.topic.pending import Pending
     from tailrace.topic.producer import Producer
@@ -68,6 +70,8 @@ __all__ = [
     "OutcomeUnknown",
     "Partition",
     "Pending",
+    "Pipeline",
+    "PipelineFailed",
     "Plan",
     "Position",
     "Producer",
@@ -89,6 +93,7 @@ _HOMES: Final = {
     "tailrace.message": (
         "Message", "Mode", "Op", "Partition", "Position", "Range", "Receipt", "Receipts",
     ),
+    "tailrace.pipeline.pipeline": ("Pipeline",),
     "tailrace.settings": ("HubSettings",),
     "tailrace.topic.pending": ("Pending",),
     "tailrace.topic.producer": ("Producer",),

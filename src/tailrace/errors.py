@@ -16,6 +16,7 @@
     ├── EncodeError (TypeError)             a value that is not the topic's type
     ├── DecodeError (ValueError)            bytes that are not the topic's type
     ├── ConfigError (ValueError)            a setting, a file or an environment variable
+    ├── PipelineFailed (RuntimeError)       a reader or writers of a pipeline could not go on
     ├── IncompatibleHub (RuntimeError)      a hub this version or this machine cannot open
     └── BackendUnavailable (TimeoutError)   the storage did not answer in time   · retryable
         ├── DiskFull                        no room; nothing was written
@@ -29,7 +30,7 @@ pickles, and knows whether the same call may succeed later (`retryable`).
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from tailrace.amount import format_amount
@@ -52,6 +53,7 @@ __all__ = [
     "MessageTooLarge",
     "OutOfRange",
     "OutcomeUnknown",
+    "PipelineFailed",
     "Sealed",
     "TopicExists",
     "UnknownTopic",
@@ -268,6 +270,19 @@ class DecodeError(Error, ValueError):
 
 class ConfigError(Error, ValueError):
     """A setting that is unknown or does not parse; names the file or variable it came from."""
+
+
+class PipelineFailed(Error, RuntimeError):
+    """The reader or some writers of a pipeline failed; the others did all they could."""
+
+    def __init__(self, pipeline: str, troubles: Sequence[str]) -> None:
+        self.pipeline = pipeline
+        self.troubles = tuple(troubles)
+        super().__init__(
+            f"pipeline {pipeline} failed: {'; '.join(troubles)}",
+            "nothing that was read is lost",
+            f"look: tailrace pipeline status {pipeline}",
+        )
 
 
 class IncompatibleHub(Error, RuntimeError):

@@ -23,6 +23,8 @@ USES: dict[str, Callable[[Backend], object]] = {
     "store.commit": lambda backend: backend.store.commit(Change(writes={"k": b"v"})),
     "store.watch": lambda backend: backend.store.watch("", 0),
     "follower": lambda backend: backend.follower(),
+    "hold": lambda backend: backend.hold("name", "owner"),
+    "holder": lambda backend: backend.holder("name"),
 }
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tailrace.backend.embedded import EmbeddedBackend, layout
+from tailrace.backend.embedded import EmbeddedBackend, layout, opening
 from tailrace.errors import BackendUnavailable, Error, IncompatibleHub, InvalidValue
 from tests.contract.records import P0, append, create, values
 from tests.integration.children import Child, Report
@@ -72,13 +72,45 @@ def test_a_hub_of_a_newer_format_is_refused_and_named(hub: Path) -> None:
     connection = apsw.Connection(str(hub / "hub.db"))
     connection.execute("UPDATE meta SET value = 99 WHERE name = 'format'")
     connection.close()
-    with pytest.raises(IncompatibleHub, match=r"format 99.* knows up to 1"):
+    with pytest.raises(IncompatibleHub, match=rf"format 99.* knows up to {opening.FORMAT}"):
         EmbeddedBackend.open(hub)
     connection = apsw.Connection(str(hub / "hub.db"))
-    connection.execute("UPDATE meta SET value = 1 WHERE name = 'format'")
+    connection.execute("UPDATE meta SET value = ? WHERE name = 'format'", (opening.FORMAT,))
     connection.close()
     with closing(EmbeddedBackend.open(hub)) as backend:
         assert values(backend, P0) == [b"kept"]
+
+
+def _make_format_1(hub: Path) -> None:
+    connection = apsw.Connection(str(hub / "hub.db"))
+    connection.execute("ALTER TABLE segments DROP COLUMN generation")
+    connection.execute("UPDATE meta SET value = 1 WHERE name = 'format'")
+    connection.close()
+
+
+def test_a_hub_of_format_1_becomes_one_of_this_format_when_it_is_opened(hub: Path) -> None:
+    _make_format_1(hub)
+    with closing(EmbeddedBackend.open(hub, segment_bytes=64)) as backend:
+        assert backend.info.format == opening.FORMAT
+        assert values(backend, P0) == [b"kept"]
+        append(backend, P0, b"dropped")
+        append(backend, P0, b"last")
+        append(backend, P0, b"active")
+        backend.compact(P0, backend.log.bounds(P0).end)
+        before = values(backend, P0)
+    with closing(EmbeddedBackend.open(hub)) as backend:
+        assert values(backend, P0) == before
+
+
+def _open_and_report(report: Report, directory: Path) -> None:
+    with closing(EmbeddedBackend.open(directory)) as backend:
+        report(backend.info.format)
+
+
+def test_processes_that_open_a_hub_of_format_1_at_once_all_open_it(hub: Path) -> None:
+    _make_format_1(hub)
+    children = [Child(_open_and_report, hub) for _ in range(3)]
+    assert [list(child.rest()) for child in children] == [[opening.FORMAT]] * 3
 
 
 def test_a_directory_that_is_no_hub_is_refused_and_nothing_is_put_into_it(tmp_path: Path) -> None:

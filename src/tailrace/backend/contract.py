@@ -17,8 +17,9 @@ another; `commit` that raised `OutcomeUnknown` may have happened.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -185,6 +186,29 @@ class Follower(Protocol):
         """Give back what it holds."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Hold:
+    """A name that one holder has; in a `with` statement, until its end.
+
+    `release` gives the name up and does nothing when that has happened, or in a forked child.
+    """
+
+    name: str
+    owner: str
+    release: Callable[[], None]
+
+    def __enter__(self) -> Hold:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
 class Backend(Protocol):
     """A place where a hub lives. Every method may be called from any thread and forked child."""
 
@@ -214,6 +238,17 @@ class Backend(Protocol):
 
     def follower(self) -> Follower:
         """A new waiter for commits, by this or any other process."""
+
+    def hold(self, name: str, owner: str) -> Hold:
+        """Hold a name alone: until it is released, this backend is closed or the process dies.
+
+        `Busy` with the owner's text of the holder when it is held already, also by this process.
+        A forked child holds nothing. To be held says that the holder lives, not that it may
+        write: a fence says that.
+        """
+
+    def holder(self, name: str) -> str | None:
+        """The owner's text of whoever holds the name now; None when nobody does."""
 
     def close(self) -> None:
         """End all use. Later calls raise `HubClosed`. Closing again does nothing."""

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import click
 
 from tailrace.cli.session import ExitStatus, Output, Session, as_json
 
-if TYPE_CHECKING:
-    from tailrace.operations.changes import ChangePlan
-
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Plan(Protocol):
+    """What a change would do, in words. Without `changes` there is nothing to do."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to do."""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The words."""
 
 
 def asks(function: F) -> F:
@@ -25,8 +34,8 @@ def asks(function: F) -> F:
 
 def carry_out(
     session: Session,
-    plan: ChangePlan,
-    change: Callable[[], ChangePlan],
+    plan: Plan,
+    change: Callable[[], object],
     *,
     yes: bool,
     dry_run: bool,

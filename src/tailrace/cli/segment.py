@@ -1,4 +1,4 @@
-"""`tailrace segment`: the files under a topic, and whether they are whole."""
+"""`tailrace segment`: the files under a topic, whether they are whole, and compaction."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import click
 
 from tailrace.amount import format_amount
 from tailrace.cli.arguments import complete_topic
+from tailrace.cli.asking import asks, carry_out
 from tailrace.cli.command import Noun, verb
 from tailrace.cli.progress import progress
-from tailrace.cli.session import ExitStatus, Session
+from tailrace.cli.session import ExitStatus, Output, Session
 from tailrace.cli.tables import facts, moment, size, table
 
 if TYPE_CHECKING:
+    from tailrace.operations.compaction import CompactionReport
     from tailrace.operations.segments import SegmentDetail, SegmentSummary, Verification
 
 
@@ -47,7 +49,7 @@ def _segments_table(segments: list[SegmentSummary]) -> str:
                 s.end,
                 s.messages,
                 size(s.bytes),
-                "active" if s.active else "closed",
+                s.state,
             )
             for s in segments
         ),
@@ -88,7 +90,7 @@ def _segment_text(detail: SegmentDetail) -> str:
             ("partition", segment.partition),
             ("offsets", f"{segment.base:,} to {segment.end - 1:,}"),
             ("messages", f"{segment.messages:,} ({size(segment.bytes)})"),
-            ("state", "active" if segment.active else "closed"),
+            ("state", segment.state),
             *((f"file {n}", f"{f.path} ({size(f.bytes)})") for n, f in enumerate(detail.files, 1)),
             ("batches", f"{detail.batches:,}, the newest:"),
         ]
@@ -145,6 +147,41 @@ def _verification_text(found: Verification) -> str:
     return f"{head}\n" + table(("partition", "offsets", "damage", "file"), rows)
 
 
+@verb(
+    "compact",
+    examples="""
+    tailrace segment compact --dry-run
+    tailrace segment compact lake.commits
+    tailrace segment compact lake.commits/0.0 --yes -o json
+    """,
+)
+@click.argument("where", required=False, shell_complete=complete_topic)
+@asks
+@click.pass_obj
+def compact(session: Session, where: str | None, yes: bool, dry_run: bool) -> None:
+    """Of each full segment that is consumed, keep the last message of every key.
+
+    Segments count as consumed up to where the slowest registered consumer of the topic, such as a
+    writer of a pipeline, has acknowledged everything. Topics without one are left alone.
+    """
+    from tailrace.operations import compaction
+
+    reports: list[CompactionReport] = []
+
+    def change() -> CompactionReport:
+        reports.append(compaction.compact(hub, where))
+        return reports[0]
+
+    with session.open_hub() as hub:
+        plan = compaction.plan_compaction(hub, where)
+        carry_out(session, plan, change, yes=yes, dry_run=dry_run)
+    if session.output is not Output.JSON:
+        for line in (line for report in reports for line in report.lines):
+            click.echo(line)
+
+
 segment_command = Noun(
-    "segment", [list_, show, verify], help="Look into the files of topics, and verify them."
+    "segment",
+    [list_, show, verify, compact],
+    help="Look into the files of topics, verify and compact them.",
 )

@@ -24,6 +24,8 @@ _FIELDS: Final[dict[str, Format]] = {
     "%v": lambda message: message.data,
     "%p": lambda message: str(message.id).rpartition("@")[0].encode(),
     "%o": lambda message: str(message.offset).encode(),
+    "%m": lambda message: message.mode.name.lower().encode(),
+    "%c": lambda message: message.op.name.lower().encode(),
     "%t": lambda message: message.timestamp.isoformat(timespec="milliseconds").encode(),
     "%h": lambda message: b",".join(
         name.encode() + b"=" + value for name, value in message.headers.items()
@@ -100,6 +102,7 @@ def tail_command(
 
     \b
     FORMAT has  %k key  %v value  %p partition  %o offset  %t time  %h headers  %%
+                %m mode (copy, sync, complete)  %c change (insert, update, delete)
                 and \\n \\t \\0 \\\\; a newline is added where it ends in no \\n or \\0.
     """
     from tailrace.operations.edges import parse_edge

@@ -56,7 +56,7 @@ def audited(directory: Path, load: Load, counts: Sequence[int]) -> list[Row]:
 
 
 def _read_all(directory: Path, load: Load, auditor: Auditor) -> list[Push]:
-    progress = Progress(sys.stderr, "reading", load.orders)
+    progress = Progress(sys.stderr, "reading", load.orders, "orders")
     pushes: list[Push] = []
     with tailrace.open(directory, settings=tailrace.HubSettings()) as hub:
         topic = hub.topic(TOPIC, Order)

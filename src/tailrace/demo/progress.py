@@ -11,12 +11,13 @@ _LINES: Final = 10
 
 
 class Progress:
-    """One stage of the demo."""
+    """One stage of the demo, which is to do so much of something."""
 
-    def __init__(self, stream: TextIO, stage: str, total: int) -> None:
+    def __init__(self, stream: TextIO, stage: str, total: int, unit: str) -> None:
         self._stream = stream
         self._stage = stage
         self._total = total
+        self._unit = unit
         self._bar = stream.isatty()
         self._started = time.monotonic()
         self._shown = 0
@@ -43,7 +44,7 @@ class Progress:
 
     def _count(self, done: int) -> str:
         elapsed_s = time.monotonic() - self._started
-        return f"{100 * done // self._total:>3} %  {done:>9,} orders  {elapsed_s:>5.1f} s"
+        return f"{100 * done // self._total:>3} %  {done:>9,} {self._unit}  {elapsed_s:>5.1f} s"
 
     def _write(self, text: str) -> None:
         self._stream.write(text)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -17,6 +18,7 @@ from tailrace.log.record import (
     MODES,
     OPS,
     Buffer,
+    DamagedRecord,
     Encoded,
     Positions,
     Record,
@@ -35,13 +37,21 @@ from tailrace.log.schema import (
     records_of,
     zeros,
 )
-from tailrace.log.vectors import decode_columns, encode_columns, records_column, refuse_nulls
+from tailrace.log.vectors import (
+    decode_columns,
+    encode_columns,
+    lead_on,
+    records_column,
+    refuse_nulls,
+)
 
 __all__ = [
     "FEW",
     "HEADERS",
     "SCHEMA",
+    "checked_positions",
     "decode",
+    "decode_pieces",
     "encode",
     "from_records",
     "normalise",
@@ -89,6 +99,44 @@ def decode(data: Buffer, positions: Positions | None = None) -> pa.RecordBatch:
     positions = scan_positions(data)
     batch = decode_columns(data, positions) if len(positions) >= _FEW_ROWS else None
     return from_records(decode_records(data)) if batch is None else batch
+
+
+def checked_positions(data: Buffer, positions: Positions | None) -> Positions:
+    """Where each record of `data` begins: as given, if each leads to the next, else found by
+    walking."""
+    if positions is not None and lead_on(data, positions):
+        return positions
+    return scan_positions(data)
+
+
+def decode_pieces(
+    data: bytes, positions: Positions | None, bytes_max: int
+) -> Iterator[pa.RecordBatch]:
+    """The records of `data`, as `decode` has them, in batches of about `bytes_max`.
+
+    That is faster than to decode many at once, which do not fit into the caches.
+    """
+    view = memoryview(data)
+    walked = positions is None
+    starts = scan_positions(view) if positions is None else positions
+    first = begin = 0
+    while begin < len(view):
+        left = len(view) - begin
+        aim = begin + left // max(1, round(left / bytes_max))
+        after = max(first + 1, int(np.searchsorted(starts, np.uint32(aim))))
+        end = int(starts[after]) if after < len(starts) else len(view)
+        try:
+            if end <= begin:
+                raise DamagedRecord(begin, "no position follows this one")
+            records = decode(view[begin:end], starts[first:after] - np.uint32(begin))
+        except DamagedRecord:
+            if walked:
+                raise
+            # The positions may be what is wrong. Up to here they were not.
+            starts, walked, first = scan_positions(view[begin:]) + np.uint32(begin), True, 0
+            continue
+        yield records
+        first, begin = after, end
 
 
 def split(

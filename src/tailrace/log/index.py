@@ -122,6 +122,25 @@ class IndexReader:
             raise damage
         return []
 
+    def packed(self, descriptor: int, index_bytes: int, start: int, end: int) -> bytes:
+        """All entries, as rows of `ENTRY`, that hold any offset from `start` up to `end`.
+
+        `DamagedIndex` where damage hides any of them.
+        """
+        damage = self._walk(descriptor, index_bytes)
+        found: list[bytes] = []
+        first = max(0, bisect_right(self._blocks, start, key=lambda block: block.first_offset) - 1)
+        for number, block in enumerate(self._blocks[first:], first):
+            if block.first_offset >= end or block.position >= index_bytes:
+                break
+            rows = self._rows(descriptor, number)
+            within = (rows["base"] < end) & (rows["base"] + rows["records"] > start)
+            found.append(rows[within].tobytes())
+        else:
+            if damage is not None:
+                raise damage
+        return b"".join(found)
+
     def _walk(self, descriptor: int, index_bytes: int) -> DamagedIndex | None:
         while self._walked_bytes < index_bytes:
             position = self._walked_bytes

@@ -26,8 +26,10 @@ _FIELDS: list[pa.Field[Any]] = [
 SCHEMA = pa.schema(_FIELDS)
 """Records in columns. No key and no headers are null; a value never is."""
 
-NO_OFFSETS = pa.array(np.zeros(1 << 16, np.int64))
-NO_CODES = pa.array(np.zeros(1 << 16, np.uint8))
+_ZEROS = pa.py_buffer(bytes(8 << 16))
+# Made of a buffer: where pandas is installed, `pa.array` would import it, for every process.
+NO_OFFSETS: pa.Array[Any] = pa.Array.from_buffers(pa.int64(), 1 << 16, [None, _ZEROS])
+NO_CODES: pa.Array[Any] = pa.Array.from_buffers(pa.uint8(), 1 << 16, [None, _ZEROS])
 
 
 def from_records(records: Sequence[Record]) -> pa.RecordBatch:

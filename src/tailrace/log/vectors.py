@@ -55,7 +55,8 @@ _HEAD_BYTES = _HEAD.itemsize
 _MEANINGLESS = np.array(
     [bits & 0x60 > 0 or bits & 3 > MODE_MAX or bits >> 2 & 7 > OP_MAX for bits in range(256)]
 )
-_NOTHING = pa.scalar(b"", pa.binary())
+# Of buffers, because `pa.scalar` would import pandas where it is installed.
+_NOTHING = pa.Array.from_buffers(pa.binary(), 1, [None, *[pa.py_buffer(bytes(8))] * 2])[0]
 _NULL_IS_EMPTY = pc.JoinOptions("replace", "")
 
 
@@ -226,6 +227,13 @@ def _read_headers(
         headers, starts[row] = read_header_block(raw.data, *place)
         column[row] = list(headers.items()) if headers else None
     return pa.array(column, HEADERS), starts
+
+
+def lead_on(data: Buffer, positions: Positions) -> bool:
+    """Whether positions lead from record to record, from the first byte to the last."""
+    return (
+        len(positions) > 0 and _chained_heads(np.frombuffer(data, np.uint8), positions) is not None
+    )
 
 
 def _chained_heads(raw: Raw, positions: Positions) -> npt.NDArray[Any] | None:

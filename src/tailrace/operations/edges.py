@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 from tailrace.backend.contract import Bounds, Log
 from tailrace.errors import InvalidValue
 from tailrace.message import Partition, Position
+from tailrace.topic.moment import first_between, offset_at_time, parse_moment
 from tailrace.topic.reading import batches_within
 from tailrace.topic.topic import Topic
 
@@ -21,8 +21,6 @@ LAST_MAX: Final = 1_000_000
 """How many of the newest messages may be asked for."""
 
 FORMS: Final = "earliest, latest, -100, @2026-01-01T00:00Z, or a position such as orders/1.7@42"
-
-_PROBE_BYTES: Final = 1
 
 
 class Extreme(Enum):
@@ -64,13 +62,10 @@ def parse_edge(text: str) -> Edge:
 
 
 def _milliseconds(text: str) -> int:
-    try:
-        moment = datetime.fromisoformat(text[1:])
-    except ValueError:
-        raise InvalidValue("time", text, "@ and ISO 8601, such as @2026-01-01T00:00Z") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return max(0, int(moment.timestamp() * 1000))
+    time_ms = parse_moment(text[1:])
+    if time_ms is None:
+        raise InvalidValue("time", text, "@ and ISO 8601, such as @2026-01-01T00:00Z")
+    return time_ms
 
 
 def offsets_at(
@@ -106,20 +101,7 @@ def _offset(log: Log, partition: Partition, bounds: Bounds, edge: Extreme | Mome
         return bounds.start
     if edge is Extreme.LATEST:
         return bounds.end
-    return _offset_at_time(log, partition, bounds, edge.time_ms)
-
-
-def _offset_at_time(log: Log, partition: Partition, bounds: Bounds, time_ms: int) -> int:
-    """By bisection: a partition's times are taken to rise, as they do unless producers set them."""
-    low, high = bounds.start, bounds.end
-    while low < high:
-        middle = (low + high) // 2
-        first = _first(log, partition, middle, high)
-        if first is None or _times(first)[0] >= time_ms:
-            high = middle
-        else:
-            low = int(first["offset"][0].as_py()) + 1
-    return low
+    return offset_at_time(log, partition, bounds, edge.time_ms)
 
 
 def _last(
@@ -164,17 +146,12 @@ def _end_before(log: Log, partition: Partition, start: int, high: int) -> int:
     low = start
     while low < high:
         middle = (low + high) // 2
-        first = _first(log, partition, middle, high)
+        first = first_between(log, partition, middle, high)
         if first is None:
             high = middle
         else:
             low = int(first["offset"][0].as_py()) + 1
     return low
-
-
-def _first(log: Log, partition: Partition, start: int, end: int) -> pa.RecordBatch | None:
-    """The first record from `start` on, before `end`."""
-    return next(batches_within(log, partition, start, end, _PROBE_BYTES), None)
 
 
 def _times(records: pa.RecordBatch) -> Any:

@@ -56,7 +56,7 @@ def view_message(topic: Topic[Any], message: Message[Any]) -> MessageView:
     """The message as JSON shows it."""
     own = message.headers.get(CONTENT_TYPE)
     content_type = topic.view.definition.content_type if own is None else text_of(own)
-    form, value = _shown(message.data, Form.of_content_type(content_type))
+    form, value = shown_value(message.data, Form.of_content_type(content_type))
     return MessageView(
         id=message.id,
         topic=message.topic,
@@ -76,7 +76,8 @@ def text_of(data: bytes) -> str:
     return data.decode("utf-8", "backslashreplace")
 
 
-def _shown(data: bytes, form: Form) -> tuple[Form, Any]:
+def shown_value(data: bytes, form: Form) -> tuple[Form, Any]:
+    """A value as JSON shows it, and the form that it has: the wanted one where it fits."""
     if form is Form.JSON:
         try:
             _decode(data)

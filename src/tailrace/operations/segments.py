@@ -29,6 +29,12 @@ class SegmentSummary:
     messages: int
     bytes: int
     active: bool
+    compacted: bool
+
+    @property
+    def state(self) -> str:
+        """What it is, in a word."""
+        return "active" if self.active else "compacted" if self.compacted else "closed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +183,7 @@ def _summary(partition: Partition, info: SegmentInfo) -> SegmentSummary:
         messages=info.records,
         bytes=info.bytes,
         active=info.active,
+        compacted=info.generation > 0,
     )
 
 

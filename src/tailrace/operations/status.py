@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from tailrace.amount import format_amount
 from tailrace.backend.embedded import EmbeddedBackend
 from tailrace.backend.embedded.reading import SegmentInfo
 from tailrace.errors import BackendUnavailable
@@ -13,7 +14,9 @@ from tailrace.hub import Hub
 from tailrace.message import Partition
 from tailrace.operations.holdings import embedded_log, layout_of
 from tailrace.operations.hub_info import HubSummary, file_bytes, hub_info
+from tailrace.operations.pipelines import PipelineView, view_pipelines
 from tailrace.operations.segments import partitions_in
+from tailrace.pipeline.books import State
 
 DISK_PERCENT_MAX: Final = 95
 DISK_FREE_BYTES_MIN: Final = 10 << 30
@@ -39,13 +42,17 @@ class HubStatus:
     well: bool
     problems: tuple[Problem, ...]
     hub: HubSummary | None
+    pipelines: int = 0
 
 
 def status(hub: Hub) -> HubStatus:
     """Look at everything that can be seen without reading the records."""
     info = hub_info(hub)
+    pipelines = view_pipelines(hub)
     problems = [*_gaps(hub), *_disk(info), *_database(hub, info), *_files(hub)]
-    return HubStatus(not problems, tuple(problems), info)
+    for pipeline in pipelines:
+        problems += [*_writers(pipeline), *_letters(pipeline)]
+    return HubStatus(not problems, tuple(problems), info, len(pipelines))
 
 
 def unavailable(path: str, error: BackendUnavailable) -> HubStatus:
@@ -78,6 +85,25 @@ def _database(hub: Hub, info: HubSummary) -> Iterator[Problem]:
     if not layout_of(hub).reserve.exists():
         what = "hub.reserve was given up on a full disk"
         yield Problem("reserve", what, "free 16 MiB and more: the next push makes it again")
+
+
+def _writers(pipeline: PipelineView) -> Iterator[Problem]:
+    for writer in pipeline.writers:
+        if writer.state is State.FAILED:
+            since = "" if writer.since is None else f" {writer.since:%H:%M}"
+            where = "" if writer.position is None else f" at {writer.position}"
+            what = f"FAILED{since}{where}, {writer.behind:,} behind"
+            yield Problem(f"writer {writer.name}", what, f"tailrace explain {writer.name}")
+
+
+def _letters(pipeline: PipelineView) -> Iterator[Problem]:
+    waiting = {writer.name: writer.dead_letters for writer in pipeline.writers}
+    waiting[pipeline.name] = pipeline.unreadable
+    for name, count in waiting.items():
+        if count:
+            subject = f"{'writer' if '/' in name else 'reader of'} {name}"
+            remedy = f"tailrace dlq {name} list --by error"
+            yield Problem(subject, format_amount(count, "dead letter"), remedy)
 
 
 def _files(hub: Hub) -> Iterator[Problem]:

@@ -38,10 +38,11 @@ class Intake(Generic[T]):
 
     `now_ms` gives the time of messages that have none of their own. Keys of up to `key_bytes_max`
     and bytes of up to `raw_bytes_max` are stored as they are; the latter is -1 where none are.
+    A message may have `message_bytes_max`, its headers included.
     """
 
     __slots__ = (
-        "_message_bytes_max", "_payload", "_topic", "key_bytes_max", "now_ms", "raw_bytes_max",
+        "_payload", "_topic", "key_bytes_max", "message_bytes_max", "now_ms", "raw_bytes_max",
     )  # fmt: skip
 
     def __init__(
@@ -51,7 +52,7 @@ class Intake(Generic[T]):
         self._payload = payload
         self.now_ms = clock.now_ms
         self.key_bytes_max = settings.key_bytes_max
-        self._message_bytes_max = settings.message_bytes_max
+        self.message_bytes_max = settings.message_bytes_max
         # Bytes are then stored as they are, so that nothing need be encoded.
         raw = payload.content_type == BYTES and payload.kind in ("bytes", "untyped")
         self.raw_bytes_max = settings.message_bytes_max if raw else -1
@@ -133,7 +134,7 @@ class Intake(Generic[T]):
             raise MessageTooLarge("a key", size_bytes, limit_bytes, "hub.key_bytes_max")
 
     def _check_message(self, size_bytes: int) -> None:
-        limit_bytes = self._message_bytes_max
+        limit_bytes = self.message_bytes_max
         if size_bytes > limit_bytes:
             raise MessageTooLarge("a message", size_bytes, limit_bytes, "hub.message_bytes_max")
 

@@ -10,16 +10,19 @@ from typing import Any
 
 import apsw
 
-from tailrace.backend.contract import Change, Transaction
+from tailrace.backend.contract import Change, Hold, Transaction
 from tailrace.backend.embedded import opening
 from tailrace.backend.embedded.committer import Committer, Work
+from tailrace.backend.embedded.compaction import Compacted, Compactor
 from tailrace.backend.embedded.database import Database
 from tailrace.backend.embedded.forking import NO_FORK, begin_anew_after_fork
+from tailrace.backend.embedded.holds import Holds
 from tailrace.backend.embedded.layout import Layout
 from tailrace.backend.embedded.locks import Locks
-from tailrace.backend.embedded.publisher import Parts
+from tailrace.backend.embedded.publisher import Parts, Publisher
 from tailrace.backend.embedded.reading import EmbeddedLog
 from tailrace.backend.embedded.segments import Segments
+from tailrace.backend.embedded.strays import Strays
 from tailrace.backend.embedded.tables import (
     EmbeddedStore,
     EmbeddedTable,
@@ -33,7 +36,7 @@ from tailrace.errors import BackendUnavailable, DiskFull, Error, HubClosed, Inva
 from tailrace.log.columns import encode
 from tailrace.log.disk import Disk
 from tailrace.log.segment import SEGMENT_BYTES_MAX
-from tailrace.message import Range
+from tailrace.message import Partition, Range
 
 SEGMENT_BYTES = 2**30
 LOCK_TIMEOUT_S = 10.0
@@ -52,11 +55,16 @@ class EmbeddedBackend:
         self.info = info
         self._parts: Parts | None = parts
         self._layout = parts.layout
-        self._writer = Writer(parts)
-        self._committer = Committer(self._writer.carry, timeout_s)
+        publisher = Publisher(parts)
+        self._committer = Committer(Writer(parts, publisher).carry, timeout_s)
         self.log = EmbeddedLog(parts.layout, self._database, lambda: self._opened().segments)
         self.table = EmbeddedTable(self._database)
         self.store = _RemovingStore(self._database, self._submit, parts.layout, parts.segments)
+        self._holds = Holds(parts.layout.holds)
+        self._strays = Strays(self._opened, publisher, self._committer, self.hold)
+        self._compactor = Compactor(
+            self._opened, self.log, publisher, self._committer, self._strays, timeout_s
+        )
         begin_anew_after_fork(self)
 
     @classmethod
@@ -119,7 +127,9 @@ class EmbeddedBackend:
             if isinstance(error, Error) or not isinstance(error, OSError | apsw.Error):
                 raise
             raise BackendUnavailable(f"{directory} cannot be opened as a hub: {error}") from error
-        return cls(str(directory), parts, lock_timeout_s, info)
+        backend = cls(str(directory), parts, lock_timeout_s, info)
+        backend._strays.remove_all()
+        return backend
 
     def commit(self, transaction: Transaction) -> list[Range]:
         """Commit, and say where each append landed; see the contract."""
@@ -138,6 +148,14 @@ class EmbeddedBackend:
         self._submit(work)
         return work.ranges
 
+    def compact(self, partition: Partition, below: int) -> Compacted:
+        """Of every full segment wholly below an offset, keep the last record of every key.
+
+        Whoever calls it knows that nobody needs the others: see `tailrace.topic.consumers`. `Busy`
+        when another process is at it.
+        """
+        return self._compactor.compact(partition, below)
+
     def accept_gaps(self) -> None:
         """Forget the gaps of `info.gaps`, once somebody has seen to them."""
         self._submit(Work(check=lambda _: None, write=opening.accept_gaps))
@@ -147,11 +165,26 @@ class EmbeddedBackend:
         self._opened()
         return WakeFollower(self._layout.wake)
 
+    def hold(self, name: str, owner: str) -> Hold:
+        """Hold a name alone; see the contract."""
+        self._opened()
+        hold = self._holds.take(name, owner)
+        if self._parts is None:  # closed meanwhile
+            hold.release()
+        self._opened()
+        return hold
+
+    def holder(self, name: str) -> str | None:
+        """The owner's text of whoever holds the name now; None when nobody does."""
+        self._opened()
+        return self._holds.holder(name)
+
     def close(self) -> None:
         """End all use. Closing again does nothing."""
         with self._committer.leading:
             parts, self._parts = self._parts, None
             if parts is not None:
+                self._holds.close()
                 parts.segments.clear()
                 parts.database.close()
                 parts.wake.close()
@@ -218,6 +251,8 @@ def _prepare(
             layout.keep_reserve()
             opening.create(database.writer, sync or "batch", boot, now_ms)
             disk.sync_directory(layout.directory)
+        else:
+            opening.migrate(database.writer, info.format)
         opening.begin_incarnation(database.writer, layout, disk, boot, now_ms)
         info = opening.read_info(database.writer, layout.directory)
         assert info is not None

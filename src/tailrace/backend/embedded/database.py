@@ -2,7 +2,7 @@
 
     meta         format, hub id, sync policy, incarnation, boot, store version, watch floor
     partitions   one row each: sealed or not, first and next offset, tail of the active segment
-    segments     one row each: base offset, end when closed, how much of its index counts
+    segments     one row each: base offset, generation, end when closed, length of its index
     entries      the newest batch entries of each partition (older ones are in .index files)
     tables       table, key, value
     store        key, value (NULL: removed), version
@@ -53,6 +53,7 @@ CREATE TABLE segments(
     partition INTEGER NOT NULL, base INTEGER NOT NULL,
     end_offset INTEGER, bytes INTEGER, records INTEGER, appended_ms INTEGER,
     index_bytes INTEGER NOT NULL DEFAULT 0,
+    generation INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY(partition, base)) WITHOUT ROWID;
 CREATE TABLE entries(
     partition INTEGER NOT NULL, base INTEGER NOT NULL, records INTEGER NOT NULL,
@@ -179,6 +180,17 @@ class Database:
                 self._pause[0] = 0
                 return
             time.sleep(0.001)
+
+    @contextmanager
+    def synced(self) -> Iterator[None]:
+        """Commits inside, of the one thread that writes, are on disk when they return."""
+        with NO_FORK:
+            self.writer.pragma("synchronous", "full")
+        try:
+            yield
+        finally:
+            with NO_FORK:
+                self.writer.pragma("synchronous", self._synchronous)
 
     def checkpoint_if_due(self) -> None:
         """Move the WAL into the database where it has grown. The caller holds the commit lock.

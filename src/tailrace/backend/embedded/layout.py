@@ -3,6 +3,7 @@
     hub.db, hub.db-wal, hub.db-shm   the database: the only thing that commits
     hub.lock     partition locks        hub.commit   the commit lock
     hub.wake     touched by commits     hub.pause    asks readers to pause
+    hub.holds/   one file for each name that is held
     hub.reserve  16 MiB given up on a full disk, so that what frees space can still commit
     topics/ORDERS/1.7-42/   partition 7 of storage topic 1 of ORDERS, number 42 in hub.db
 
@@ -70,6 +71,11 @@ class Layout:
     def pause(self) -> Path:
         """`hub.pause`."""
         return self.directory / "hub.pause"
+
+    @property
+    def holds(self) -> Path:
+        """`hub.holds`."""
+        return self.directory / "hub.holds"
 
     @property
     def reserve(self) -> Path:

@@ -27,7 +27,12 @@ from tailrace.log.index import BatchEntry
 from tailrace.log.segment import Segment
 from tailrace.message import Partition
 
-FORMAT = 1
+FORMAT = 2
+MIGRATIONS = {
+    1: "ALTER TABLE segments ADD COLUMN generation INTEGER NOT NULL DEFAULT 0",
+}
+"""What makes a hub of a format one of the next."""
+
 SYNC_POLICIES = {"batch": "full", "none": "normal"}
 """What a hub's sync policy means for SQLite's `synchronous`."""
 
@@ -89,6 +94,17 @@ def create(connection: apsw.Connection, sync: str, boot: str, now_ms: int) -> No
         "gaps": "",
     }
     connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+    connection.execute("COMMIT")
+
+
+def migrate(connection: apsw.Connection, stored: int) -> None:
+    """Make a hub of an older format one of this, in one step. The caller holds the commit lock."""
+    if stored == FORMAT:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    for number in range(stored, FORMAT):
+        connection.execute(MIGRATIONS[number])
+    connection.execute("UPDATE meta SET value = ? WHERE name = 'format'", (FORMAT,))
     connection.execute("COMMIT")
 
 

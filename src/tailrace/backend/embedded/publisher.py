@@ -68,12 +68,17 @@ class Publisher:
             self._stopped_by = error
             raise
 
-    def change(self, make: Callable[[apsw.Connection], None], deadline: float) -> None:
+    def change(
+        self,
+        make: Callable[[apsw.Connection], None],
+        deadline: float,
+        happened: Callable[[apsw.Connection], bool] = lambda _: False,
+    ) -> None:
         """Commit rows of our own, under the commit lock."""
         parts = self._parts
         parts.locks.lock_commit(deadline)
         try:
-            self.commit(make)
+            self.commit(make, happened)
         finally:
             parts.locks.unlock_commit()
 

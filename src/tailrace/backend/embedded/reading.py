@@ -7,27 +7,37 @@ from pathlib import Path
 from typing import NamedTuple
 
 import apsw
+import numpy as np
 import pyarrow as pa
 
 from tailrace.backend.contract import Bounds, Chunk, StorageTopic
+from tailrace.backend.embedded.damage import corrupt, gone, hidden
 from tailrace.backend.embedded.database import Database, select
+from tailrace.backend.embedded.extents import Extent
+from tailrace.backend.embedded.finding import (
+    SegmentRow,
+    folded_end,
+    live_entries,
+    live_rows,
+    segment_after,
+    segment_at,
+)
 from tailrace.backend.embedded.layout import Layout
 from tailrace.backend.embedded.segments import Segments
 from tailrace.errors import BackendUnavailable, CorruptBatch, OutOfRange, UnknownTopic
 from tailrace.log.columns import SCHEMA
-from tailrace.log.index import BatchEntry, DamagedIndex
-from tailrace.log.segment import Damage, Segment, segment_name
+from tailrace.log.index import ENTRY, BatchEntry, DamagedIndex
+from tailrace.log.segment import Segment, parse_segment_name, segment_name
 from tailrace.message import Partition
 
-_ENTRIES_MAX = 4096
-_EMPTY = SCHEMA.empty_table().combine_chunks().to_batches() or [
-    pa.RecordBatch.from_arrays([pa.array([], type=field.type) for field in SCHEMA], schema=SCHEMA)
-]
+_EMPTY = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in SCHEMA], schema=SCHEMA)
 _LOOKS_MAX = 8
 
 
 class SegmentInfo(NamedTuple):
-    """A segment as `hub.db` has it. `end_offset` of the active one is the partition's end."""
+    """A segment as `hub.db` has it. `end_offset` of the active one is the partition's end.
+
+    A `generation` beyond 0 says that it was compacted."""
 
     log_path: Path
     base: int
@@ -36,6 +46,7 @@ class SegmentInfo(NamedTuple):
     records: int
     index_bytes: int
     active: bool
+    generation: int
 
 
 class _Found(NamedTuple):
@@ -83,14 +94,14 @@ class EmbeddedLog:
                 with self._database().look() as connection:
                     found = self._find(connection, partition, start, bytes_max, end)
                 if found.segment is None:
-                    return Chunk(_EMPTY[0], found.next_offset)
+                    return Chunk(_EMPTY, found.next_offset)
                 return self._decode(partition, found, start, end)
             except FileNotFoundError as error:
                 # The segment was replaced or expired between the look and the read: look again.
                 missing = error
                 self._segments().clear()
         assert missing is not None
-        raise _gone(partition, start, start, missing)
+        raise gone(partition, start, start, missing)
 
     def segments(self, partition: Partition) -> list[SegmentInfo]:
         """The segments of a partition, oldest first."""
@@ -101,27 +112,38 @@ class EmbeddedLog:
             )
             rows = select(
                 connection,
-                "SELECT base, end_offset, bytes, records, index_bytes FROM segments"
+                "SELECT base, end_offset, bytes, records, index_bytes, generation FROM segments"
                 " WHERE partition = ? ORDER BY base",
                 (number,),
             )
         directory = self._layout.partition(partition, number)
         found = []
-        for base, end, size, records, index_bytes in rows:
-            path = directory / f"{segment_name(base)}.log"
+        for base, end, size, records, index_bytes, generation in rows:
+            path = directory / f"{segment_name(base, generation)}.log"
             if base == active:
                 end, size, records = end_offset, tail_bytes, tail_records
-            info = SegmentInfo(path, base, end, size, records, index_bytes, base == active)
-            found.append(info)
+            found.append(
+                SegmentInfo(path, base, end, size, records, index_bytes, base == active, generation)
+            )
         return found
+
+    def compacted_below(self, partition: Partition) -> int:
+        """The offset below which compaction has dropped records; 0 where it has dropped none."""
+        compacted = (info.end_offset for info in self.segments(partition) if info.generation)
+        return max(compacted, default=0)
 
     def entries(
         self, partition: Partition, start: int = 0
     ) -> Iterator[tuple[Segment, list[BatchEntry]]]:
         """All batch entries from an offset on, in runs of neighbours within one segment."""
         while True:
-            with self._database().look() as connection:
-                found = self._find(connection, partition, start, 2**20, None)
+            try:
+                with self._database().look() as connection:
+                    found = self._find(connection, partition, start, 2**20, None)
+            except FileNotFoundError as error:
+                if self._names(partition, Path(error.filename).name):
+                    raise
+                continue
             if found.segment is None:
                 if found.next_offset == start:
                     return
@@ -129,6 +151,54 @@ class EmbeddedLog:
                 continue
             yield found.segment, found.entries
             start = found.entries[-1].base + found.entries[-1].records
+
+    def extents(self, partition: Partition, start: int, end: int) -> list[Extent]:
+        """The batches that hold committed records from `start` up to `end`, for `read_extent`.
+
+        One extent for each segment that has any. A start beyond the end of the partition is
+        `OutOfRange`.
+        """
+        extents: list[Extent] = []
+        following: int | None = start
+        while following is not None:
+            at = following
+            try:
+                with self._database().look() as connection:
+                    extent, following = self._extent(connection, partition, at, end)
+            except FileNotFoundError as error:
+                if self._names(partition, Path(error.filename).name):
+                    raise gone(partition, at, end - 1, error) from error
+                continue
+            if extent is not None:
+                extents.append(extent)
+        return extents
+
+    def _extent(
+        self, connection: apsw.Connection, partition: Partition, start: int, end: int
+    ) -> tuple[Extent | None, int | None]:
+        """The extent of the segment at `start`, if it has one, and where the next begins."""
+        number, first_offset, end_offset, _ = self._row(connection, partition)
+        if not 0 <= start <= end_offset:
+            raise OutOfRange(str(partition), start, first_offset, end_offset)
+        end = min(end, end_offset)
+        row = segment_at(connection, number, start)
+        if row is None or start >= end:
+            return None, None
+        segment = self._segments().get(partition, number, row.base, row.generation)
+        rows = live_rows(connection, number, row.base, start, end)
+        packed = np.array([(*row, 0) for row in rows], ENTRY).tobytes()
+        if row.index_bytes:
+            try:
+                packed = segment.folded_packed(row.index_bytes, start, end) + packed
+            except DamagedIndex as damage:
+                hiding = folded_end(connection, number, row.base)
+                raise hidden(partition, segment, start, hiding, damage) from damage
+        following = segment_after(connection, number, row.base)
+        at = None if following is None or following.base >= end else following.base
+        if not packed:
+            return None, at
+        where = str(segment.directory)
+        return Extent(partition, where, row.base, row.generation, packed), at
 
     def verify(
         self, partition: Partition
@@ -143,20 +213,25 @@ class EmbeddedLog:
             try:
                 for segment, entries in self.entries(partition, start):
                     damaged = {damage.entry: damage for damage in segment.verify(entries)}
+                    if damaged and not self._names(partition, segment.log_path.name):
+                        break  # compacted meanwhile: look again
                     for entry in entries:
                         found = damaged.get(entry)
-                        yield entry, None if found is None else _corrupt(partition, segment, found)
+                        yield entry, None if found is None else corrupt(partition, segment, found)
                     start = entries[-1].base + entries[-1].records
-                return
-            except CorruptBatch as hidden:
-                yield None, hidden
-                start = hidden.last + 1
+                else:
+                    return
+            except CorruptBatch as hiding:
+                yield None, hiding
+                start = hiding.last + 1
             except FileNotFoundError as error:
+                name = parse_segment_name(Path(error.filename).name)
+                if name is None:
+                    raise
                 with self._database().look() as connection:
                     number, *_ = self._row(connection, partition)
-                    base = int(Path(error.filename).stem)
-                    end = _folded_end(connection, number, base)
-                yield None, _gone(partition, start, end - 1, error)
+                    end = folded_end(connection, number, name[0])
+                yield None, gone(partition, start, end - 1, error)
                 start = end
             except BackendUnavailable:  # which is an OSError too, and no damage
                 raise
@@ -166,6 +241,11 @@ class EmbeddedLog:
                 file = str(error.filename or "a file")
                 yield None, CorruptBatch(str(partition), start, end - 1, file, reason)
                 return
+
+    def _names(self, partition: Partition, file: str) -> bool:
+        """Whether a file is one of a segment as `hub.db` has it now."""
+        names = {parse_segment_name(info.log_path.name) for info in self.segments(partition)}
+        return parse_segment_name(file) in names
 
     def _row(self, connection: apsw.Connection, partition: Partition) -> tuple[int, int, int, int]:
         row: tuple[int, int, int, int] | None = connection.execute(
@@ -190,16 +270,16 @@ class EmbeddedLog:
             raise OutOfRange(str(partition), start, first_offset, end_offset)
         stop = end_offset if end is None else min(end, end_offset)
         start = max(start, first_offset)
-        base = _segment_at(connection, number, start)
-        while base is not None and start < stop:
-            segment = self._segments().get(partition, number, base)
-            entries = self._entries(connection, partition, number, segment, start, bytes_max)
+        row = segment_at(connection, number, start)
+        while row is not None and start < stop:
+            segment = self._segments().get(partition, number, row.base, row.generation)
+            entries = self._entries(connection, partition, number, row, segment, start, bytes_max)
             if entries:
                 if entries[0].base >= stop:
                     return _Found(None, [], stop)
                 return _Found(segment, _within(entries, bytes_max, stop), stop)
-            base = _segment_after(connection, number, base)
-            start = start if base is None else max(start, base)
+            row = segment_after(connection, number, row.base)
+            start = start if row is None else max(start, row.base)
         return _Found(None, [], max(start, stop) if start < stop else start)
 
     def _entries(
@@ -207,50 +287,31 @@ class EmbeddedLog:
         connection: apsw.Connection,
         partition: Partition,
         number: int,
+        row: SegmentRow,
         segment: Segment,
         start: int,
         bytes_max: int,
     ) -> list[BatchEntry]:
         """Entries of the segment from the one that holds `start`, or the next, on: folded, else
         live. They end with the one that reaches `bytes_max`."""
-        ((index_bytes,),) = select(
-            connection,
-            "SELECT index_bytes FROM segments WHERE partition = ? AND base = ?",
-            (number, segment.base),
-        )
-        if index_bytes:
+        if row.index_bytes:
             try:
-                folded = segment.folded(index_bytes, start, bytes_max)
+                folded = segment.folded(row.index_bytes, start, bytes_max)
             except (DamagedIndex, FileNotFoundError) as damage:
-                end = _folded_end(connection, number, segment.base)
+                end = folded_end(connection, number, segment.base)
                 if start < end:
-                    raise _hidden(partition, segment, start, end, damage) from damage
+                    raise hidden(partition, segment, start, end, damage) from damage
                 folded = []
             if folded:
                 return folded
-        rows = connection.execute(
-            "SELECT base, records, ordinal, position, bytes, first_timestamp, last_timestamp,"
-            " appended_ms, crc FROM entries WHERE partition = ?1 AND segment = ?3 AND base >="
-            " coalesce((SELECT max(base) FROM entries WHERE partition = ?1 AND base <= ?2), 0)"
-            " AND base + records > ?2 ORDER BY base LIMIT ?4",
-            (number, start, segment.base, _ENTRIES_MAX),
-        )
-        entries: list[BatchEntry] = []
-        size = 0
-        for row in rows:
-            entries.append(BatchEntry(*row))
-            size += entries[-1].bytes
-            if size >= bytes_max:
-                break
-        rows.close()
-        return entries
+        return live_entries(connection, number, row.base, start, bytes_max)
 
     def _decode(self, partition: Partition, found: _Found, start: int, end: int | None) -> Chunk:
         assert found.segment is not None
         records, damage = found.segment.read(found.entries)
         if records is None:
             assert damage is not None
-            raise _corrupt(partition, found.segment, damage)
+            raise corrupt(partition, found.segment, damage)
         last = found.entries[-1]
         next_offset = last.base + last.records if damage is None else damage.entry.base
         if found.entries[0].base < start or (end is not None and next_offset > end):
@@ -260,39 +321,6 @@ class EmbeddedLog:
             records = records.slice(begin, stop - begin)
             next_offset = next_offset if end is None else min(next_offset, end)
         return Chunk(records, next_offset)
-
-
-def _folded_end(connection: apsw.Connection, number: int, base: int) -> int:
-    """The first offset of a segment, or after it, whose entry is not in its index."""
-    ((end,),) = select(
-        connection,
-        "SELECT coalesce((SELECT min(base) FROM entries WHERE partition = ?1 AND segment = ?2),"
-        " (SELECT end_offset FROM segments WHERE partition = ?1 AND base = ?2),"
-        " (SELECT end_offset FROM partitions WHERE id = ?1))",
-        (number, base),
-    )
-    return int(end)
-
-
-def _segment_at(connection: apsw.Connection, number: int, offset: int) -> int | None:
-    ((base,),) = select(
-        connection,
-        "SELECT coalesce((SELECT max(base) FROM segments WHERE partition = ?1 AND base <= ?2),"
-        " (SELECT min(base) FROM segments WHERE partition = ?1))",
-        (number, offset),
-    )
-    found: int | None = base
-    return found
-
-
-def _segment_after(connection: apsw.Connection, number: int, base: int) -> int | None:
-    ((following,),) = select(
-        connection,
-        "SELECT min(base) FROM segments WHERE partition = ? AND base > ?",
-        (number, base),
-    )
-    found: int | None = following
-    return found
 
 
 def _within(entries: list[BatchEntry], bytes_max: int, stop: int) -> list[BatchEntry]:
@@ -309,34 +337,3 @@ def _within(entries: list[BatchEntry], bytes_max: int, stop: int) -> list[BatchE
         ):
             return entries[:count]
     return entries
-
-
-def _hidden(
-    partition: Partition,
-    segment: Segment,
-    start: int,
-    end: int,
-    damage: DamagedIndex | FileNotFoundError,
-) -> CorruptBatch | FileNotFoundError:
-    """What to raise for an index that no longer says which bytes are `start` and on."""
-    if isinstance(damage, FileNotFoundError):
-        return damage
-    if damage.next_offset is not None and start < damage.next_offset:
-        end = damage.next_offset
-    file = str(segment.log_path.with_suffix(".index"))
-    return CorruptBatch(str(partition), start, end - 1, file, damage.reason)
-
-
-def _gone(partition: Partition, first: int, last: int, error: FileNotFoundError) -> CorruptBatch:
-    return CorruptBatch(str(partition), first, last, str(error.filename), "the file is gone")
-
-
-def _corrupt(partition: Partition, segment: Segment, damage: Damage) -> CorruptBatch:
-    entry = damage.entry
-    return CorruptBatch(
-        str(partition),
-        entry.base,
-        entry.base + entry.records - 1,
-        str(segment.log_path),
-        damage.reason,
-    )

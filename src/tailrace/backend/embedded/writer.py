@@ -47,9 +47,9 @@ _HUB_DEPTH = 3
 class Writer:
     """One thread of the process is in here at a time (`Committer` sees to that)."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, publisher: Publisher) -> None:
         self._parts = parts
-        self._publisher = Publisher(parts)
+        self._publisher = publisher
         self._numbers: dict[Partition, int] = {}
 
     def carry(self, group: list[Work], deadline: float) -> Iterable[Work]:

@@ -8,8 +8,8 @@ instant. A forked child has a copy, not a share.
 
 from __future__ import annotations
 
-from tailrace.backend.contract import Records, Transaction
-from tailrace.errors import InvalidValue
+from tailrace.backend.contract import Hold, Records, Transaction
+from tailrace.errors import Busy, InvalidValue
 from tailrace.log.columns import encode
 from tailrace.log.record import Encoded
 from tailrace.message import Range
@@ -34,6 +34,7 @@ class MemoryBackend:
         self.log = MemoryLog(self._gate, gap_every)
         self.table = MemoryTable(self._gate)
         self.store = MemoryStore(self._gate, self.log)
+        self._holds: dict[str, Hold] = {}
 
     @property
     def name(self) -> str:
@@ -59,9 +60,30 @@ class MemoryBackend:
         with self._gate.entered():
             return MemoryFollower(self._gate)
 
+    def hold(self, name: str, owner: str) -> Hold:
+        """Hold a name alone; `Busy` when it is held already."""
+        if not name or not owner:
+            raise InvalidValue("a hold", (name, owner), "a name and an owner")
+        with self._gate.entered():
+            if (held := self._holds.get(name)) is not None:
+                raise Busy(f"{name} is held by {held.owner}", "wait until it is done, or end it")
+            hold = Hold(name, owner, lambda: self._release(hold))
+            self._holds[name] = hold
+            return hold
+
+    def holder(self, name: str) -> str | None:
+        """The owner's text of whoever holds the name now; None when nobody does."""
+        with self._gate.entered():
+            held = self._holds.get(name)
+            return None if held is None else held.owner
+
     def close(self) -> None:
         """End all use; whoever waits is woken with `HubClosed`."""
         self._gate.close()
+
+    def _release(self, hold: Hold) -> None:
+        if self._holds.get(hold.name) is hold:
+            del self._holds[hold.name]
 
 
 def _encoded(records: Records) -> Encoded:

@@ -1,0 +1,42 @@
+"""`pretty`: documents in the log, to look at."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+import msgspec
+
+from tailrace.errors import InvalidValue
+from tailrace.pipeline.function import Function
+from tailrace.pipeline.namespace import NamespaceFilter
+from tailrace.pipeline.rows import Rows
+
+INDENT_MAX: Final = 8
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+class Pretty(Function, frozen=True):
+    """Logs each document, at the level INFO of the logger ``tailrace.functions.pretty``.
+
+    With an `indent` of 0 a document takes one line.
+    """
+
+    indent: int = 2
+
+    def apply(self, rows: Rows) -> Rows:
+        """Every row, as it came."""
+        if _LOGGER.isEnabledFor(logging.INFO):
+            shown = zip(rows.namespaces, rows.offsets, rows.ops, rows.documents, strict=True)
+            for namespace, offset, op, document in shown:
+                text = msgspec.json.format(msgspec.json.encode(document), indent=self.indent)
+                _LOGGER.info("%s@%d %s %s", namespace, offset, op.name.lower(), text.decode())
+        return rows
+
+
+def pretty(*, indent: int = 2, namespace: str | None = None) -> Pretty:
+    """Log each document and let it go on. An indent of 0 makes it one line."""
+    if not isinstance(indent, int) or isinstance(indent, bool) or not 0 <= indent <= INDENT_MAX:
+        raise InvalidValue("indent", indent, f"0 to {INDENT_MAX}")
+    return Pretty(indent, namespace=NamespaceFilter.parse(namespace))

@@ -1,0 +1,84 @@
+"""`rename`: fields under other names, or at other places of the document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tailrace.errors import InvalidValue
+from tailrace.functions.path import MISSING, check_path, found, tree_of, without
+from tailrace.pipeline.function import Function
+from tailrace.pipeline.namespace import NamespaceFilter
+from tailrace.pipeline.rows import Document, RowError, Rows
+
+
+class Rename(Function, frozen=True):
+    """Moves fields: each of `moves` is where a value is, and where it goes.
+
+    All are taken out before any is put back, so two fields can swap names. A field that a document
+    does not have is not moved. What was at the new place is replaced.
+    """
+
+    moves: tuple[tuple[str, str], ...]
+
+    def apply(self, rows: Rows) -> Rows:
+        """Every row, its fields moved."""
+        if not any("." in path for move in self.moves for path in move):
+            moved = [_renamed(document, self.moves) for document in rows.documents]
+        else:
+            moved = self._moved(rows)
+        return rows.with_documents(moved)
+
+    def _moved(self, rows: Rows) -> list[Document]:
+        moves = [(old.split("."), new.split(".")) for old, new in self.moves]
+        tree = tree_of(old for old, _ in self.moves)
+        moved = []
+        for index, document in enumerate(rows.documents):
+            # Where nothing is to be taken out there is nothing to put back.
+            rest = without(document, tree)
+            if rest is not document:
+                for old, new in moves:
+                    value = found(document, old)
+                    if value is not MISSING and not _put(rest, new, value):
+                        reason = f"rename: no object to put {'.'.join(old)} at {'.'.join(new)}"
+                        raise RowError(rows.offsets[index], reason)
+            moved.append(rest)
+        return moved
+
+
+def _renamed(document: Document, moves: Sequence[tuple[str, str]]) -> Document:
+    """A document with top-level fields moved, the common case: without walking any path."""
+    rest: Document | None = None
+    for old, _ in moves:
+        if old in document:
+            rest = document.copy() if rest is None else rest
+            del rest[old]
+    if rest is None:
+        return document
+    for old, new in moves:
+        if old in document:
+            rest[new] = document[old]
+    return rest
+
+
+def _put(document: Document, names: Sequence[str], value: Any) -> bool:
+    """Set a value in a document of our own; objects on the way are copied, or made."""
+    *above, last = names
+    for name in above:
+        inner = document.get(name, {})
+        if not isinstance(inner, dict):
+            return False
+        document[name] = inner.copy()
+        document = document[name]
+    document[last] = value
+    return True
+
+
+def rename(fields: Mapping[str, str], *, namespace: str | None = None) -> Rename:
+    """Move fields, by dotted paths: ``fn.rename({"customer.name": "name"})``."""
+    if not isinstance(fields, Mapping) or not fields:
+        raise InvalidValue("fields", fields, 'old and new names, such as {"a.b": "c"}')
+    moves = tuple((check_path(old), check_path(new)) for old, new in fields.items())
+    if len(set(fields.values())) < len(fields):
+        raise InvalidValue("fields", dict(fields), "each new name once")
+    return Rename(moves, namespace=NamespaceFilter.parse(namespace))

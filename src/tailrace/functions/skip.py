@@ -1,0 +1,104 @@
+"""`skip`: rows dropped by what a field of theirs is."""
+
+from __future__ import annotations
+
+import operator as python
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from tailrace.errors import InvalidValue
+from tailrace.functions.path import MISSING, check_path, found
+from tailrace.pipeline.expression import check_expression, search
+from tailrace.pipeline.function import Function
+from tailrace.pipeline.namespace import NamespaceFilter
+from tailrace.pipeline.rows import Rows
+
+_ORDERS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "<": python.lt,
+    "<=": python.le,
+    ">": python.gt,
+    ">=": python.ge,
+}
+OPERATORS: Final = ("==", "!=", *_ORDERS, "=~", "in", "exists")
+
+
+class Skip(Function, frozen=True):
+    """Drops the rows for which ``field operator value`` is true.
+
+    Numbers are compared with numbers and text with text; of unlike ones none is less or greater,
+    and they are not equal. A field that is missing is as if it were null.
+    """
+
+    field: str
+    operator: str
+    value: Any = None
+
+    def apply(self, rows: Rows) -> Rows:
+        """The rows for which it is not true."""
+        names = self.field.split(".")
+        if len(names) == 1:
+            values = [document.get(self.field, MISSING) for document in rows.documents]
+        else:
+            values = [found(document, names) for document in rows.documents]
+        dropped = self._true(values)
+        return rows.where([not each for each in dropped]) if any(dropped) else rows
+
+    def _true(self, values: list[Any]) -> list[bool]:
+        if self.operator == "exists":
+            return [(value is not MISSING) is self.value for value in values]
+        if self.operator == "=~":
+            return search(self.value, [each if isinstance(each, str) else None for each in values])
+        if self.operator in _ORDERS:
+            compare, kind = _ORDERS[self.operator], _kind(self.value)
+            return [_kind(each) is kind and compare(each, self.value) for each in values]
+        wanted = self.value if self.operator == "in" else (self.value,)
+        keys = {_key(each) for each in wanted}
+        equal = [_key(each) in keys for each in values]
+        return [not each for each in equal] if self.operator == "!=" else equal
+
+
+def _kind(value: Any) -> type:
+    """What a value may be compared with: true is no number, though Python has it so."""
+    return float if type(value) is int else type(value)
+
+
+def _key(value: Any) -> tuple[type, Any]:
+    """The same for equal values alone; objects and lists equal nothing."""
+    if value is MISSING:
+        return type(None), None
+    return (_kind(value), None if isinstance(value, dict | list) else value)
+
+
+def skip(field: str, operator: str, value: Any = None, *, namespace: str | None = None) -> Skip:
+    """Drop rows by a field: ``fn.skip("total", "<", 0)``, ``fn.skip("state", "in", ["draft"])``.
+
+    ``=~`` searches a regular expression of RE2 in text. ``exists`` takes true, its default, to drop
+    rows that have the field, or false for those that do not.
+    """
+    if operator not in OPERATORS:
+        raise InvalidValue("operator", operator, "  ".join(OPERATORS))
+    if operator == "exists" and value is None:
+        value = True
+    value = _checked(operator, value)
+    return Skip(check_path(field), operator, value, namespace=NamespaceFilter.parse(namespace))
+
+
+def _checked(operator: str, value: Any) -> Any:
+    kind = _kind(value)
+    if operator == "exists" and kind is not bool:
+        raise InvalidValue("value", value, "true or false")
+    if operator == "=~":
+        return check_expression("value", value)
+    if operator in _ORDERS and kind not in (float, str):
+        raise InvalidValue("value", value, f"a number or text to compare by {operator}")
+    if operator == "in":
+        if isinstance(value, str) or not isinstance(value, Sequence) or not value:
+            raise InvalidValue("value", value, "a list of what the field may be")
+        return tuple(_scalar(each) for each in value)
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> Any:
+    if _kind(value) not in (float, str, bool, type(None)):
+        raise InvalidValue("value", value, "text, a number, true, false or null")
+    return value

@@ -1,0 +1,141 @@
+"""The pipelines of a hub as people look at them: what each writer does, and how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from tailrace.hub import Hub
+from tailrace.operations.letters import count_letters
+from tailrace.operations.records_between import records_left
+from tailrace.operations.registered import (
+    FoundWriter,
+    commit_log,
+    find_pipeline,
+    read_books,
+    runner,
+)
+from tailrace.pipeline.books import State, WriterName, WriterState
+from tailrace.pipeline.registry import RegisteredPipeline, pipelines
+from tailrace.topic.topic import Topic
+
+
+@dataclass(frozen=True, slots=True)
+class WriterView:
+    """A writer. `rows` were delivered since it was first started; `behind` records wait for it.
+
+    `marks` has, for each partition of the commit log, the first offset that is not acknowledged.
+    `position` and `error` say where and why it failed. `rows_per_second` is known only while
+    somebody watches.
+    """
+
+    name: str
+    type: str
+    namespace: str
+    engine: str
+    on_error: str
+    state: State
+    since: datetime | None
+    rows: int
+    parked: int
+    behind: int
+    marks: dict[str, int]
+    dead_letters: int
+    error: str | None
+    position: str | None
+    rows_per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineView:
+    """A pipeline. `running` says who runs it now, if somebody does; `unreadable` counts dead
+    letters of its reader; `slowest` is the writer that most records wait for, if any do."""
+
+    name: str
+    reader: str
+    commit_log: str
+    running: str | None
+    unreadable: int
+    slowest: str | None
+    writers: tuple[WriterView, ...]
+
+
+def shown_state(state: State, running: str | None) -> State:
+    """What a writer does, from what is stored: while nobody runs it, it has failed or is
+    stopped."""
+    return state if running is not None or state is State.FAILED else State.STOPPED
+
+
+def view_pipelines(hub: Hub, name: str | None = None) -> list[PipelineView]:
+    """All pipelines of a hub, or the one of that name."""
+    chosen = pipelines(hub.backend.store) if name is None else [find_pipeline(hub, name)]
+    return [view_pipeline(hub, each) for each in chosen]
+
+
+def view_pipeline(hub: Hub, pipeline: RegisteredPipeline) -> PipelineView:
+    """One pipeline as it is now."""
+    running = runner(hub, pipeline.name)
+    log = commit_log(hub, pipeline)
+    letters = count_letters(hub, pipeline)
+    writers = tuple(
+        _view(hub, FoundWriter(WriterName(pipeline.name, name), pipeline, held), log, running)
+        for name, held in pipeline.writers.items()
+    )
+    writers = tuple(replace(each, dead_letters=letters.get(each.name, 0)) for each in writers)
+    slowest = max(writers, key=lambda writer: writer.behind, default=None)
+    return PipelineView(
+        name=pipeline.name,
+        reader=pipeline.reader,
+        commit_log=pipeline.commit_log,
+        running=running,
+        unreadable=letters.get(pipeline.name, 0),
+        slowest=slowest.name if slowest is not None and slowest.behind else None,
+        writers=writers,
+    )
+
+
+def view_writer(hub: Hub, found: FoundWriter) -> WriterView:
+    """One writer as it is now."""
+    running = runner(hub, found.pipeline.name)
+    view = _view(hub, found, commit_log(hub, found.pipeline), running)
+    return replace(view, dead_letters=count_letters(hub, found.pipeline).get(view.name, 0))
+
+
+def _view(hub: Hub, found: FoundWriter, log: Topic[Any] | None, running: str | None) -> WriterView:
+    registered = found.registered
+    books = None if log is None else read_books(hub, found.name, log)
+    progress = {} if books is None else books.progress
+    stored = WriterState() if books is None else books.state
+    since = datetime.fromtimestamp(stored.since_ms / 1000, UTC) if stored.since_ms else None
+    return WriterView(
+        name=str(found.name),
+        type=registered.type,
+        namespace=registered.namespace,
+        engine=registered.engine,
+        on_error=registered.on_error,
+        state=shown_state(stored.state, running),
+        since=since,
+        rows=stored.rows,
+        parked=stored.parked,
+        behind=sum(records_left(hub.backend.log, *each) for each in progress.items()),
+        marks={str(where): held.mark for where, held in progress.items()},
+        dead_letters=0,
+        error=stored.error,
+        position=stored.position,
+    )
+
+
+def with_rates(
+    views: list[PipelineView], rows_before: Mapping[str, int], seconds: float
+) -> list[PipelineView]:
+    """The same with the rates of their writers, from what each had delivered so long ago."""
+
+    def rated(writer: WriterView) -> WriterView:
+        if writer.name not in rows_before:
+            return writer
+        rows = writer.rows - rows_before[writer.name]
+        return replace(writer, rows_per_second=rows / seconds)
+
+    return [replace(view, writers=tuple(map(rated, view.writers))) for view in views]

@@ -1,0 +1,1 @@
+"""A reader, functions, writers: each writer with a ledger of its own."""

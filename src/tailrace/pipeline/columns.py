@@ -1,0 +1,50 @@
+"""Documents as Arrow columns: one for each field, typed by what the documents have in it.
+
+Whole numbers are int64, others double, a mix of both double where that loses nothing; text is
+string, objects are structs, lists lists. A field that has unlike values, or numbers beyond these
+types, is text with the JSON of each value. Absent and null are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final, cast
+
+import msgspec
+import pyarrow as pa
+
+JSON_TEXT: Final = {b"tailrace": b"json"}
+"""The metadata of a field whose column has JSON as text, because its values are unlike."""
+
+_CONFLICTS: Final = (pa.ArrowException, OverflowError, UnicodeEncodeError)
+
+_to_json = msgspec.json.Encoder().encode
+
+
+def columns_of(documents: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
+    """Documents as columns, in the order in which the fields are first met.
+
+    `TypeError` or `ValueError` for a value that JSON has no form for.
+    """
+    try:
+        struct: Any = pa.array(cast("Any", documents), from_pandas=False)
+        return pa.RecordBatch.from_struct_array(struct)
+    except _CONFLICTS:
+        names = dict.fromkeys(chain.from_iterable(documents))
+        fields = [_column(name, [each.get(name) for each in documents]) for name in names]
+        columns = [column for column, _ in fields]
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema([f for _, f in fields]))
+
+
+def _column(name: str, values: list[Any]) -> tuple[pa.Array[Any], pa.Field[Any]]:
+    try:
+        column = pa.array(values, from_pandas=False)
+        return column, pa.field(name, column.type)
+    except _CONFLICTS:
+        return json_column(values), pa.field(name, pa.string(), metadata=JSON_TEXT)
+
+
+def json_column(values: Iterable[Any]) -> pa.Array[Any]:
+    """Text with the JSON of each value; null for null."""
+    return pa.array([None if v is None else _to_json(v).decode() for v in values], pa.string())

@@ -1,0 +1,199 @@
+"""What a writer is about to do: which offsets of which partitions, stored before it is done.
+
+A plan is committed before anything is written, and stays open until the ledger holds what came of
+it. A driver that finds one open finishes it unchanged. One that failed is replaced, in one commit,
+by a plan to deliver what is left of it one record at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+
+from tailrace.backend.contract import Log
+from tailrace.message import Partition
+from tailrace.pipeline.writer import Offsets, Staged
+from tailrace.topic.ledger import Progress
+from tailrace.topic.lineage import Stream, StreamState, startable
+from tailrace.topic.view import View
+
+PIECE_ROWS: Final = 10_000
+"""A stream is not cut into smaller pieces than this for the sake of more tasks."""
+
+
+class PlanKind(StrEnum):
+    """How the records of a plan are delivered."""
+
+    BULK = "bulk"
+    SINGLE = "one at a time"
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Some offsets of one partition, for one attempt; what is acknowledged of them is left out."""
+
+    partition: str
+    start: int
+    end: int
+
+    @property
+    def where(self) -> Partition:
+        """The partition as a value."""
+        return Partition.parse(self.partition)
+
+    @property
+    def offsets(self) -> Offsets:
+        """The offsets as a value."""
+        return Offsets(self.start, self.end)
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """An open plan. `id` is unique for ever.
+
+    It is sealed once something is `staged`: that is to be published, whatever happens, and then
+    `written` is acknowledged.
+    """
+
+    id: str
+    kind: PlanKind
+    parts: tuple[Part, ...]
+    staged: tuple[Staged, ...] = ()
+    written: tuple[Part, ...] = ()
+
+
+class OpenStream(msgspec.Struct, frozen=True):
+    """A partition whose turn it is: all that it follows is finished. It is known up to `end`."""
+
+    partition: Partition
+    end: int
+
+    def until(self, end: int) -> OpenStream:
+        """As if it ended there."""
+        return OpenStream(self.partition, min(end, self.end))
+
+
+def open_streams(view: View, progress: dict[Partition, Progress]) -> list[OpenStream]:
+    """The partitions of a topic that a consumer with this progress may read now, in order."""
+    definition = view.refresh().definition
+    states: dict[Stream, StreamState] = {}
+    ends: dict[Stream, int] = {}
+    shapes = definition.storage[: definition.pointer + 1]
+    for storage in range(len(shapes)):
+        bounds_of = view.backend.log.bounds_of(definition.storage_topic(view.topic, storage))
+        for number, bounds in enumerate(bounds_of):
+            mark = progress[Partition(view.topic, storage, number)].mark
+            drained = mark >= bounds.end
+            states[storage, number] = StreamState(bounds.sealed, drained=drained)
+            ends[storage, number] = bounds.end
+    return [
+        OpenStream(Partition(view.topic, *stream), ends[stream])
+        for stream in sorted(startable(definition.router, shapes, states))
+    ]
+
+
+def next_parts(
+    log: Log,
+    streams: Iterable[OpenStream],
+    progress: dict[Partition, Progress],
+    batch_rows: int,
+    pieces: int,
+) -> tuple[Part, ...]:
+    """What to deliver next: of each stream the oldest unacknowledged records, at most `batch_rows`
+    offsets, in up to `pieces` parts."""
+    parts: list[Part] = []
+    for partition, end in ((stream.partition, stream.end) for stream in streams):
+        start, stop = _reach(log, progress[partition], partition, end, batch_rows)
+        parts += [Part(str(partition), *piece) for piece in _cut(start, stop, pieces)]
+    return tuple(parts)
+
+
+def _reach(
+    log: Log, progress: Progress, partition: Partition, end: int, batch_rows: int
+) -> tuple[int, int]:
+    """From the first hole as far as `batch_rows` unacknowledged offsets go.
+
+    A gap wider than a batch, as a new incarnation leaves it, is crossed in one step.
+    """
+    start = stop = progress.mark
+    left = batch_rows
+    for first, after in progress.holes(end):
+        if after - first > left:
+            first = _first_record(log, partition, first, after)
+        stop = min(after, first + left)
+        left -= stop - first
+        if not left:
+            break
+    return start, stop
+
+
+def _first_record(log: Log, partition: Partition, start: int, end: int) -> int:
+    while start < end:
+        chunk = log.read(partition, start, 1, end)
+        if chunk.records.num_rows:
+            return int(chunk.records["offset"][0].as_py())
+        if chunk.next_offset <= start:
+            return end
+        start = chunk.next_offset
+    return start
+
+
+def _cut(start: int, end: int, pieces: int) -> Iterator[tuple[int, int]]:
+    """A range in at most `pieces` parts of about one size, none of them small."""
+    count = max(1, min(pieces, (end - start) // PIECE_ROWS))
+    bounds = [start + (end - start) * number // count for number in range(count + 1)]
+    for one, other in pairwise(bounds):
+        if one < other:
+            yield one, other
+
+
+def left_over(plan: Plan, progress: dict[Partition, Progress]) -> tuple[Part, ...]:
+    """The parts of a plan that are not wholly acknowledged, from their first hole on."""
+    left = []
+    for part in plan.parts:
+        holes = [h for h in progress[part.where].holes(part.end) if h[1] > part.start]
+        if holes:
+            left.append(Part(part.partition, max(part.start, holes[0][0]), part.end))
+    return tuple(left)
+
+
+def acknowledged(progress: Progress, offsets: Offsets) -> list[Offsets]:
+    """What is acknowledged of a range, as ranges within it."""
+    held = []
+    at = offsets.start
+    for first, after in progress.holes(offsets.end):
+        first, after = max(first, offsets.start), min(after, offsets.end)
+        if first >= after:
+            continue
+        if at < first:
+            held.append(Offsets(at, first))
+        at = after
+    if at < offsets.end:
+        held.append(Offsets(at, offsets.end))
+    return held
+
+
+def united(ranges: Iterable[Offsets]) -> list[Offsets]:
+    """Ranges in order, apart from each other, that cover the same offsets."""
+    merged: list[Offsets] = []
+    for start, end in sorted(ranges):
+        if merged and start <= merged[-1].end:
+            merged[-1] = Offsets(merged[-1].start, max(end, merged[-1].end))
+        elif start < end:
+            merged.append(Offsets(start, end))
+    return merged
+
+
+def without(offsets: Offsets, taken: Sequence[int]) -> list[Offsets]:
+    """A range less some single offsets."""
+    left = []
+    at = offsets.start
+    for offset in sorted(set(taken)):
+        if at < offset:
+            left.append(Offsets(at, offset))
+        at = max(at, offset + 1)
+    if at < offsets.end:
+        left.append(Offsets(at, offsets.end))
+    return left

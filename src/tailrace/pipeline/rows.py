@@ -1,0 +1,150 @@
+"""Records of one stream on their way through a chain of functions into a writer.
+
+They start as the columns that were read. Documents are decoded when the first function or writer
+needs them, and encoded again at most once, so a chain that needs none costs none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from tailrace.errors import Error
+from tailrace.message import Op
+
+Document: TypeAlias = "dict[str, Any]"
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class RowError(Error, ValueError):
+    """A single record that cannot be handled; the others of its batch may be fine."""
+
+    def __init__(self, offset: int, reason: str) -> None:
+        self.offset = offset
+        self.reason = reason
+        super().__init__(f"record at offset {offset}: {reason}")
+
+
+class Rows:
+    """Records in `tailrace.log.schema.SCHEMA`, in order of their offsets, and their documents.
+
+    Immutable: what changes them makes new ones. One record may have become several rows of the same
+    offset; offsets that are missing were dropped.
+    """
+
+    __slots__ = ("_documents", "_encoded", "records")
+
+    def __init__(
+        self, records: pa.RecordBatch, documents: Sequence[Document] | None = None
+    ) -> None:
+        self.records = records
+        self._documents = documents
+        self._encoded = documents is None
+
+    def __len__(self) -> int:
+        return self.records.num_rows
+
+    @property
+    def offsets(self) -> list[int]:
+        """The offset of each row."""
+        offsets: list[int] = self.records["offset"].to_numpy().tolist()
+        return offsets
+
+    @property
+    def namespaces(self) -> list[str]:
+        """The namespace of each row: its key, as text."""
+        keys = self.records["key"].to_pylist()
+        return [(key or b"").decode("utf-8", "backslashreplace") for key in keys]
+
+    @property
+    def ops(self) -> list[Op]:
+        """What each row does."""
+        by_number = tuple(Op)
+        return [by_number[number] for number in self.records["op"].to_numpy().tolist()]
+
+    @property
+    def documents(self) -> Sequence[Document]:
+        """The document of each row, not to be changed; `RowError` for what is no JSON object."""
+        if self._documents is None:
+            values: list[Any] = self.records["value"].to_pylist()
+            try:
+                self._documents = [_decode(value) if value else {} for value in values]
+            except msgspec.DecodeError:
+                raise self._undecodable(values) from None
+        return self._documents
+
+    def _undecodable(self, values: list[bytes]) -> RowError:
+        for offset, value in zip(self.offsets, values, strict=True):
+            try:
+                _decode(value or b"{}")
+            except msgspec.DecodeError as error:
+                return RowError(offset, f"its value is no JSON object: {error}")
+        raise AssertionError("one of them did not decode")
+
+    @property
+    def encoded(self) -> pa.RecordBatch:
+        """The records with the documents as they are now for values."""
+        if not self._encoded:
+            assert self._documents is not None
+            values = pa.array(list(map(_encode, self._documents)), pa.binary())
+            self.records = self._with_column("value", values)
+            self._encoded = True
+        return self.records
+
+    def with_documents(self, documents: Sequence[Document]) -> Rows:
+        """The same rows with other documents, one for each."""
+        assert len(documents) == len(self)
+        return Rows(self.records, documents)
+
+    def with_namespaces(self, namespaces: Sequence[str]) -> Rows:
+        """The same rows under other namespaces, one for each."""
+        keys = pa.array([namespace.encode() for namespace in namespaces], pa.binary())
+        return self._replaced(self._with_column("key", keys))
+
+    def take(self, indices: Sequence[int]) -> Rows:
+        """Some of the rows, by their numbers; the same row may be taken several times."""
+        if len(indices) == len(self) and list(indices) == list(range(len(self))):
+            return self
+        records = self.records.take(np.fromiter(indices, np.int64, len(indices)))
+        taken = Rows(records)
+        if self._documents is not None:
+            taken._documents = [self._documents[index] for index in indices]
+            taken._encoded = self._encoded
+        return taken
+
+    def where(self, keep: Sequence[bool]) -> Rows:
+        """The rows for which `keep` is true."""
+        return self.take([index for index, kept in enumerate(keep) if kept])
+
+    def merged(self, other: Rows) -> Rows:
+        """These rows and others, none of a record that is in both, in order of their offsets.
+
+        Values that were not decoded stay so, to the byte.
+        """
+        decoded = self._documents is not None and other._documents is not None
+        parts = [self.records, other.records] if decoded else [self.encoded, other.encoded]
+        pairs = zip(parts[0].columns, parts[1].columns, strict=True)
+        columns = [pa.concat_arrays(pair) for pair in pairs]
+        order = np.argsort(columns[0].to_numpy(), kind="stable")
+        rows = Rows(pa.RecordBatch.from_arrays(columns, schema=parts[0].schema).take(order))
+        if decoded:
+            documents = [*self.documents, *other.documents]
+            rows._documents = [documents[index] for index in order.tolist()]
+            rows._encoded = self._encoded and other._encoded
+        return rows
+
+    def _replaced(self, records: pa.RecordBatch) -> Rows:
+        rows = Rows(records)
+        rows._documents, rows._encoded = self._documents, self._encoded
+        return rows
+
+    def _with_column(self, name: str, column: pa.Array[Any]) -> pa.RecordBatch:
+        columns = list(self.records.columns)
+        columns[self.records.schema.get_field_index(name)] = column
+        return pa.RecordBatch.from_arrays(columns, schema=self.records.schema)

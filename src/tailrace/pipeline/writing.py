@@ -1,0 +1,338 @@
+"""Driving one writer: plan, carry out, acknowledge; and after a failure one record at a time.
+
+The ledger is the truth of what is delivered, and a sink that keeps a record of its own is the
+truth of what that sink holds. Everything is committed under the writer's fence, so two drivers
+cannot both move it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from tailrace.clock import Clock
+from tailrace.errors import Fenced
+from tailrace.hub import Hub
+from tailrace.message import Partition
+from tailrace.pipeline.books import Books, Standing, State, WriterName, WriterState
+from tailrace.pipeline.dead_letters import dead_letter
+from tailrace.pipeline.definition import (
+    OnError,
+    PipelineDefinition,
+    Start,
+    WriterDefinition,
+)
+from tailrace.pipeline.deliver import Report
+from tailrace.pipeline.engine import Assignment, PlanEngine, Work
+from tailrace.pipeline.plan import (
+    Part,
+    Plan,
+    PlanKind,
+    acknowledged,
+    left_over,
+    next_parts,
+    open_streams,
+)
+from tailrace.pipeline.single import deliver_singly
+from tailrace.pipeline.writer import Offsets, Staged
+from tailrace.topic.consumers import consumers, register
+from tailrace.topic.reading import record_at
+
+_FENCED_MAX: Final = 10
+"""So often in a row an operator may intervene; beyond that somebody else drives the same sink."""
+
+_NAMED_MAX: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why a writer cannot go on: where, if a record is to blame, and what was said."""
+
+    error: str
+    partition: Partition | None = None
+    offset: int | None = None
+
+    @property
+    def position(self) -> str | None:
+        """Where, in writing."""
+        return None if self.partition is None else f"{self.partition}@{self.offset}"
+
+
+class WriterRun:
+    """One writer of a running pipeline. `drain` may be called from any thread.
+
+    It is `failed` after trouble, until an operator intervenes.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        pipeline: PipelineDefinition,
+        definition: WriterDefinition,
+        engine: PlanEngine,
+        clock: Clock,
+    ) -> None:
+        self.name = WriterName(pipeline.name, definition.name)
+        self.definition = definition
+        self.stopping = threading.Event()
+        self.hub = hub
+        self.clock = clock
+        self.engine = engine
+        self.progress_interval_s = pipeline.progress_interval.total_seconds()
+        self._log = hub.topic(pipeline.commit_log)
+        self._dead = hub.topic(pipeline.dead_letters)
+        self.books = Books(hub.backend, self.name, self._log.view)
+        self._rounds = itertools.count(1)
+        self._plans = itertools.count(1)
+        self._mutex = threading.Lock()
+
+    @property
+    def failed(self) -> bool:
+        """Whether it waits for an operator."""
+        return self.books.state.state is State.FAILED
+
+    def begin(self) -> None:
+        """Take the writer over, and bring its ledger and its sink into agreement.
+
+        Again after an operator overtook it. Raises what the sink raises.
+        """
+        with self._mutex:
+            books, writer = self.books, self.definition.writer
+            books.take()
+            known = consumers(self.hub.backend.store, self._log.name)
+            if self.definition.start is Start.LATEST and str(self.name) not in known:
+                self._skip_all()
+            plan = books.plan
+            writer.begin(str(self.name), None if plan is None else plan.id)
+            self._rewind()
+            if plan is not None and plan.staged:
+                self._publish(plan, plan.staged, plan.written)
+                plan = None
+            self._reconcile()
+            resuming = plan is not None and plan.kind is PlanKind.SINGLE
+            books.commit(plan=plan, state=self._state(State.RESUMING if resuming else None))
+            register(self.hub.backend.store, self._log.name, str(self.name))
+
+    def _skip_all(self) -> None:
+        """Begin behind everything that is there."""
+        for partition in self.books.progress:
+            end = self.hub.backend.log.bounds(partition).end
+            self.books.skip(partition, Offsets(0, end))
+
+    def _rewind(self) -> None:
+        rewind = self.books.rewind
+        if rewind is None:
+            return
+        for text, offset in rewind.offsets.items():
+            stream = self._stream(Partition.parse(text))
+            self.definition.writer.forget(str(self.name), stream, offset, self.hub)
+        self.books.rewound()
+
+    def _reconcile(self) -> None:
+        """What the sink says it holds is acknowledged; and where it keeps a record, nothing else
+        is but what it was never to be given."""
+        writer = self.definition.writer
+        for partition, progress in self.books.progress.items():
+            held = writer.applied(str(self.name), self._stream(partition), self.hub)
+            if held is None:
+                continue
+            if writer.keeps_record:
+                progress.reset(0)
+                progress.merge(self.books.skipped[partition])
+            for offsets in held:
+                progress.ack(*offsets)
+
+    def overtaken(self) -> bool:
+        """Whether an operator intervened since `begin`."""
+        return self.books.overtaken()
+
+    def drain(self, ends: Mapping[Partition, int] | None = None) -> None:
+        """Deliver all there is, or all below `ends`, until stopped or in trouble.
+
+        When an operator overtakes it, it begins anew.
+        """
+        fenced = 0
+        while not self.stopping.is_set() and not self.failed:
+            try:
+                if fenced:
+                    self.begin()
+                with self._mutex:
+                    if not self._advance(ends):
+                        return
+                fenced = 0
+            except Fenced as error:
+                fenced += 1
+                if fenced > _FENCED_MAX:
+                    self.fail(error)
+            except Exception as error:
+                self.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        """Stop here: something went wrong that no record is to blame for."""
+        trouble = Trouble(f"{type(error).__name__}: {error}")
+        with self._mutex:
+            try:
+                self.books.commit(plan=self.books.plan, state=self._failed(trouble))
+            except Exception:  # The hub itself is in trouble: what is stored stays as it is.
+                self.books.state = self._failed(trouble)
+
+    def end(self) -> None:
+        """Say in the hub that it is no longer driven."""
+        with self._mutex:
+            if not self.failed and not self.books.overtaken():
+                self.books.commit(plan=self.books.plan, state=self._state(State.STOPPED))
+
+    def behind(self, ends: Mapping[Partition, int]) -> int:
+        """About how many records below `ends` are not acknowledged; 0 when all are."""
+        standings = self.books.standings
+        behind = 0
+        for where, end in ends.items():
+            mark, above = standings.get(where, Standing(0, 0))
+            behind += max(1, end - mark - above) if mark < end else 0
+        return behind
+
+    def _advance(self, ends: Mapping[Partition, int] | None) -> bool:
+        """Carry out the open plan, or make the next one and do; False when there is nothing."""
+        books = self.books
+        books.find_partitions()
+        plan = books.plan or self._next_plan(ends)
+        if plan is None:
+            return False
+        if plan is not books.plan:
+            books.commit(plan=plan)
+        if plan.kind is PlanKind.SINGLE:
+            deliver_singly(self, plan)
+        else:
+            self._deliver_bulk(plan)
+        return True
+
+    def _next_plan(self, ends: Mapping[Partition, int] | None) -> Plan | None:
+        books = self.books
+        streams = open_streams(self._log.view, books.progress)
+        if ends is not None:
+            streams = [s.until(ends.get(s.partition, 0)) for s in streams]
+        pieces = self.engine.tasks if self.definition.writer.splits_streams else 1
+        log, rows = self.hub.backend.log, self.definition.batch_rows
+        parts = next_parts(log, streams, books.progress, rows, pieces)
+        return self.new_plan(PlanKind.BULK, parts) if parts else None
+
+    def new_plan(self, kind: PlanKind, parts: tuple[Part, ...]) -> Plan:
+        """A plan of these parts, not yet stored."""
+        return Plan(f"{self.books.fence.epoch}-{next(self._plans)}", kind, parts)
+
+    def work(self, plan: Plan) -> Work:
+        """The next round of work, for a plan."""
+        fence = self.books.fence
+        return Work(
+            writer=self.definition.writer,
+            chain=self.definition.chain,
+            name=str(self.name),
+            stream=self._log.view.definition.identity,
+            fence=fence.name,
+            epoch=fence.epoch,
+            round=next(self._rounds),
+            plan=plan.id,
+        )
+
+    def assigned(self, part: Part) -> Assignment:
+        """A part with what is acknowledged of it."""
+        return Assignment(part, acknowledged(self.books.progress[part.where], part.offsets))
+
+    def _deliver_bulk(self, plan: Plan) -> None:
+        reports = self.engine.run(
+            self.work(plan), [self.assigned(part) for part in plan.parts], self.stopping
+        )
+        if any(report.fenced for report in reports):
+            raise Fenced(self.books.fence.name, self.books.fence.epoch, self.books.fence.epoch + 1)
+        written = [
+            Part(part.partition, *offsets)
+            for part, report in zip(plan.parts, reports, strict=True)
+            for offsets in report.written
+        ]
+        staged = tuple(staged for report in reports for staged in report.staged)
+        self._publish(plan, staged, written)
+        rows = sum(report.rows for report in reports)
+        if any(report.failed for report in reports):
+            self._after_failure(plan, reports, rows)
+        else:
+            self.books.commit(plan=None, state=self._state(State.RUNNING, rows))
+
+    def _after_failure(self, plan: Plan, reports: Sequence[Report], rows: int) -> None:
+        """What is left comes one at a time: at once where bad records are parked, or when somebody
+        has looked at it."""
+        single = self.new_plan(PlanKind.SINGLE, left_over(plan, self.books.progress))
+        parks = self.definition.on_error is OnError.PARK
+        if parks and not any(report.sink_failed for report in reports):
+            self.books.commit(plan=single, state=self._state(State.RESUMING, rows))
+            return
+        trouble = _trouble(zip(plan.parts, reports, strict=True))
+        self.books.commit(plan=single, state=self._failed(trouble, rows))
+
+    def _publish(self, plan: Plan, staged: Sequence[Staged], written: Iterable[Part]) -> None:
+        """Make what is staged visible, once it is decided, and acknowledge what is written."""
+        written = tuple(written)
+        if staged:
+            if not plan.staged:
+                sealed = msgspec.structs.replace(plan, staged=tuple(staged), written=written)
+                self.books.commit(plan=sealed)
+            self.definition.writer.publish(str(self.name), staged)
+        for part in written:
+            self.books.progress[part.where].ack(*part.offsets)
+
+    def settle(
+        self, plan: Plan, staged: Sequence[Staged], written: Iterable[Part], rows: int
+    ) -> None:
+        """Acknowledge records that were delivered one at a time; the plan stays open."""
+        self._publish(plan, staged, written)
+        self.books.commit(plan=plan, state=self._state(State.RESUMING, rows))
+
+    def trouble_with(self, plan: Plan, part: Part, offset: int, error: str) -> None:
+        """A single record was refused: park it and go on, or stop here."""
+        where = part.where
+        if self.definition.on_error is not OnError.PARK:
+            self.books.commit(plan=plan, state=self._failed(Trouble(error, where, offset)))
+            return
+        record = record_at(self.hub.backend.log, where, offset)
+        letter = dead_letter(record, where, str(self.name), error, self.clock.now_ms())
+        self.books.skip(where, Offsets(offset, offset + 1))
+        target = self._dead.view.target.partition_of(letter.key)
+        state = self._state(State.RESUMING, parked=1)
+        self.books.commit(plan=plan, state=state, appends=((target, (letter,)),))
+
+    def finished_single(self) -> None:
+        """All of a plan was delivered one at a time: bulk again."""
+        self.books.commit(plan=None, state=self._state(State.RUNNING))
+
+    def _state(self, state: State | None, rows: int = 0, parked: int = 0) -> WriterState:
+        before = self.books.state
+        chosen = state or State.RUNNING
+        since_ms = before.since_ms if before.state is chosen else self.clock.now_ms()
+        return WriterState(chosen, before.rows + rows, before.parked + parked, since_ms)
+
+    def _failed(self, trouble: Trouble, rows: int = 0) -> WriterState:
+        return msgspec.structs.replace(
+            self._state(State.FAILED, rows), error=trouble.error, position=trouble.position
+        )
+
+    def _stream(self, partition: Partition) -> str:
+        identity = self._log.view.definition.identity
+        return f"{identity}/{partition.storage}.{partition.number}"
+
+
+def _trouble(reported: Iterable[tuple[Part, Report]]) -> Trouble:
+    """What to tell of attempts of which some failed: the first refused record, and the others."""
+    found = [(part, report) for part, report in reported if report.failed]
+    refused = [(part, failure) for part, report in found for failure in report.failures]
+    if not refused:
+        return Trouble(found[0][1].error or "")
+    part, first = refused[0]
+    error = first.error
+    if len(refused) > 1:
+        others = ", ".join(f"{part.partition}@{f.offset}" for part, f in refused[1:_NAMED_MAX])
+        error = f"{error} · {len(refused)} records were refused, also {others}"
+    return Trouble(error, part.where, first.offset)

@@ -1,0 +1,94 @@
+"""Files that are copies of followed ones: rotation by copying, by compressing, by moving elsewhere.
+
+Such a rotation makes a new file of what was read already, and then cuts the old one short or
+deletes it. The new file is then read on from where the old one was read to. A copy whose original
+stays as it is, is a file of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+import msgspec
+
+from tailrace.log.checksum import crc32
+from tailrace.readers.files import FileInfo, Listing, OpenFile, Unreadable
+from tailrace.readers.lines import CHUNK_BYTES
+from tailrace.readers.place import Place
+from tailrace.readers.registry import QUIET_LOOKS
+
+
+class Followed(Protocol):
+    """Who follows a file."""
+
+    @property
+    def place(self) -> Place:
+        """How far it was read."""
+
+
+class Newcomers:
+    """Decides, look by look, where the reading of a new file begins."""
+
+    def __init__(self, patient: bool) -> None:
+        self._patient = patient
+        self._looks: dict[FileInfo, int] = {}
+
+    def place_of(
+        self, file: FileInfo, opened: OpenFile, listing: Listing, followed: Iterable[Followed]
+    ) -> Place | None:
+        """Where to begin; None when that cannot be told yet."""
+        looks = self._looks[file] = self._looks.pop(file, 0) + 1
+        settled = not self._patient or looks >= QUIET_LOOKS
+        fresh = Place(file.path, file.device, file.inode)
+        for place in [each.place for each in followed]:
+            if not place.offset and place.cut is None:
+                continue
+            for gone in _gone(place, listing):
+                if checksum(opened, gone.offset) == gone.checksum:
+                    return msgspec.structs.replace(
+                        gone, path=file.path, device=file.device, inode=file.inode, turn=0
+                    )
+            if self._patient and _may_be_copy(opened, place):
+                present = listing.find(place.device, place.inode)
+                if not settled or (present is not None and present.size < place.offset):
+                    return None
+        return fresh
+
+    def forget(self, listing: Listing) -> None:
+        """Forget what is not there as it was."""
+        present = set(listing)
+        self._looks = {file: looks for file, looks in self._looks.items() if file in present}
+
+
+def _gone(place: Place, listing: Listing) -> list[Place]:
+    """What was read and is no longer where it was."""
+    gone = [place.cut] if place.cut is not None else []
+    if place.offset and listing.find(place.device, place.inode) is None:
+        gone.append(place)
+    return gone
+
+
+def _may_be_copy(opened: OpenFile, place: Place) -> bool:
+    """Whether a file begins as what was read, as far as it goes."""
+    head = place.head
+    try:
+        data = opened.read(0, head.length)
+    except Unreadable:
+        return False
+    return len(data) < head.length or head.fits(data)
+
+
+def checksum(file: OpenFile, size: int) -> int | None:
+    """The CRC-32 of the first bytes of a file; None when it has fewer, or is damaged."""
+    found = offset = 0
+    while offset < size:
+        try:
+            data = file.read(offset, min(CHUNK_BYTES, size - offset))
+        except Unreadable:
+            return None
+        if not data:
+            return None
+        found = crc32(data, found)
+        offset += len(data)
+    return found

@@ -1,0 +1,203 @@
+"""What the splits of an opened `file` reader share: the files, and who reads them how."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from tailrace.clock import Clock, SystemClock
+from tailrace.duration import parse_duration
+from tailrace.errors import InvalidValue
+from tailrace.message import Mode, Op
+from tailrace.readers.columns import change_records, concatenated
+from tailrace.readers.copies import Followed
+from tailrace.readers.csv import Csv
+from tailrace.readers.files import FileInfo, GzipFile, Listing, OpenFile, list_files
+from tailrace.readers.json_lines import JsonLines
+from tailrace.readers.lines import Ending, Format, Piece
+from tailrace.readers.parquet import Parquet
+from tailrace.readers.place import MARK_BYTES, Mark
+from tailrace.readers.registry import Registry
+from tailrace.source.reader import BadRecord, Batch, Split, Until
+
+if TYPE_CHECKING:
+    from tailrace.readers.file import FileReader
+
+_FORMATS: Final = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+}
+_COMPRESSIONS: Final = {".gz": "gzip"}
+
+
+class Releasable(Protocol):
+    """Who holds an open file that it can open again."""
+
+    def release(self) -> None:
+        """Close the file for now."""
+
+
+class FileSource:
+    """The files of a reader as its splits see them.
+
+    `registry` is what the watching of new files has stored; None until it has begun. `watched` is
+    whether it has looked at all there was when the source was opened. `followed` are the splits that
+    follow files, by their ids.
+    """
+
+    def __init__(self, options: FileReader, until: Until, clock: Clock | None = None) -> None:
+        self.options = options
+        self.until = until
+        self.registry: Registry | None = None
+        self.watched = False
+        self.followed: dict[str, Followed] = {}
+        self._clock = clock or SystemClock()
+        self._poll_s = parse_duration(options.poll, "poll").total_seconds()
+        self._lines: dict[str, Format] = {}
+        self._holders: dict[Releasable, None] = {}
+        self._holders_max = max(16, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
+        self.looks = 0
+        self._look()
+
+    def look(self) -> Listing:
+        """The files there are: when it was opened, or at most one poll interval ago."""
+        due = self._clock.monotonic() - self._looked >= self._poll_s
+        if self.until is Until.STOPPED and due:
+            self._look()
+        return self._listing
+
+    def _look(self) -> None:
+        self._listing = list_files(self.options.path)
+        self._looked = self._clock.monotonic()
+        self.looks += 1
+
+    def namespace_of(self, path: str) -> str:
+        """The namespace of a file's rows."""
+        return self.options.namespace or namespace_of(path)
+
+    def format_of(self, path: str) -> Format:
+        """How a file is read; `InvalidValue` when neither its name nor an option says."""
+        options = self.options
+        kind = options.format or format_of(path)
+        if kind == "parquet":
+            return Parquet(options.identity)
+        if kind not in self._lines:
+            self._lines[kind] = self._line_format(kind)
+        return self._lines[kind]
+
+    def _line_format(self, kind: str) -> Format:
+        options = self.options
+        if kind == "jsonl":
+            return JsonLines(options.identity, options.encoding, options.line_bytes_max)
+        return Csv(
+            delimiter=options.delimiter,
+            types=options.types,
+            identity=options.identity,
+            encoding=options.encoding,
+            line_bytes_max=options.line_bytes_max,
+        )
+
+    def open(self, path: str) -> OpenFile | None:
+        """Open a file; None when it is gone."""
+        compression = self.options.compression or compression_of(path)
+        try:
+            return GzipFile(path) if compression == "gzip" else OpenFile(path)
+        except FileNotFoundError:
+            return None
+
+    def hold(self, holder: Releasable) -> None:
+        """Say that a file is held open. When too many are, who has not read for longest closes."""
+        self._holders.pop(holder, None)
+        self._holders[holder] = None
+        if len(self._holders) > self._holders_max:
+            next(iter(self._holders)).release()
+
+    def let_go(self, holder: Releasable) -> None:
+        """Say that it is closed."""
+        self._holders.pop(holder, None)
+
+    def head_of(self, file: FileInfo, length: int) -> Mark | None:
+        """How a file begins, by so many bytes or, if 0, by as many as are looked at; None when it
+        is gone."""
+        try:
+            descriptor = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            return Mark.of(os.pread(descriptor, length or MARK_BYTES, 0))
+        finally:
+            os.close(descriptor)
+
+    def batch(
+        self,
+        namespace: str,
+        pieces: Sequence[Piece],
+        mode: Mode,
+        position: msgspec.Struct,
+        children: tuple[Split, ...] = (),
+    ) -> Batch:
+        """Pieces of files as one batch."""
+        values = concatenated([piece.values for piece in pieces])
+        records = None
+        if len(values):
+            records = change_records(namespace, values, mode, Op.INSERT, self._clock.now_ms())
+        bad = [
+            BadRecord(namespace, f"{piece.place.path}:{line.line}", line.error, line.value)
+            for piece in pieces
+            for line in piece.bad
+        ]
+        identities: list[bytes] | None = None
+        if self.options.identity:
+            identities = [each for piece in pieces for each in piece.identities or ()]
+        return Batch(records, msgspec.to_builtins(position), bad, identities, children)
+
+    @property
+    def ending(self) -> Ending:
+        """What lies behind the end of a file that is there."""
+        return Ending.NOW if self.until is Until.NOW else Ending.GROWING
+
+    @property
+    def now_ms(self) -> int:
+        """The time of what is read now."""
+        return self._clock.now_ms()
+
+    def close(self) -> None:
+        """Close all files."""
+        for holder in list(self._holders):
+            holder.release()
+
+
+def format_of(path: str) -> str:
+    """The format that a file's name says; `InvalidValue` when it says none."""
+    suffix = PurePath(_uncompressed(path)).suffix.lower()
+    if suffix not in _FORMATS:
+        raise InvalidValue(
+            f"the format of {path!r}",
+            suffix,
+            f"a name that ends in {', '.join(_FORMATS)}, each also with .gz",
+            "or say it: format = jsonl, csv or parquet",
+        )
+    return _FORMATS[suffix]
+
+
+def compression_of(path: str) -> str:
+    """The compression that a file's name says."""
+    return _COMPRESSIONS.get(PurePath(path).suffix.lower(), "none")
+
+
+def namespace_of(path: str) -> str:
+    """The name of a file without what says its format and compression."""
+    return PurePath(_uncompressed(path)).stem
+
+
+def _uncompressed(path: str) -> str:
+    return path[: -len(PurePath(path).suffix)] if compression_of(path) != "none" else path

@@ -1,0 +1,267 @@
+"""Following: what is written to the files that have a name, one after the other.
+
+A split follows a name. It reads the file that has it, also when that is renamed or deleted, to its
+end; then the next file of that name. When a file was replaced by one that begins with all that was
+read, as by an editor, it goes on behind that. A file cut short is read again from its beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from enum import Enum, auto
+from typing import TypeAlias
+
+import msgspec
+
+from tailrace.message import Mode
+from tailrace.readers.copies import checksum
+from tailrace.readers.file_source import FileSource
+from tailrace.readers.files import FileInfo, Listing, OpenFile, Unreadable
+from tailrace.readers.lines import Ending, Piece, given_up
+from tailrace.readers.place import Place
+from tailrace.readers.registry import QUIET_LOOKS
+from tailrace.source.reader import Batch, Split, Until
+
+Batches: TypeAlias = "Generator[Batch, None, bool]"
+
+
+class FollowData(msgspec.Struct, frozen=True):
+    """The name that a split follows, the namespace of its rows, and the place it begins at."""
+
+    name: str
+    namespace: str
+    place: Place
+
+
+class Verdict(Enum):
+    """What a changed file is, compared to what was read."""
+
+    CONTINUED = auto()
+    """It begins with all that was read."""
+    ANOTHER = auto()
+    """It does not."""
+    UNKNOWN = auto()
+    """Not known yet: it is shorter than what was read, and may still be written."""
+
+
+class Follower:
+    """A follow split."""
+
+    def __init__(self, source: FileSource, split: Split, place: Place | None) -> None:
+        self._source = source
+        self._split = split
+        self._data = msgspec.convert(split.data, FollowData)
+        self._place = place or self._data.place
+        self._format = source.format_of(self._data.name)
+        self._file: OpenFile | None = None
+        self._quiet_looks = 0
+        self._judged: FileInfo | None = None
+        self._unreadable: FileInfo | None = None
+        source.followed[split.id] = self
+
+    @property
+    def place(self) -> Place:
+        """How far the present file was read."""
+        return self._place
+
+    def batches(self) -> Iterator[Batch | None]:
+        """What there is, look by look, until the name is gone."""
+        source = self._source
+        looks = 0
+        while source.registry is None or (source.until is Until.NOW and not source.watched):
+            yield None
+        while True:
+            listing = source.look()
+            if looks != source.looks:
+                looks = source.looks
+                if not (yield from self._look(listing)):
+                    self.release()
+                    return
+            yield None
+
+    def release(self) -> None:
+        """Close the file for now."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            self._source.let_go(self)
+
+    def _look(self, listing: Listing) -> Batches:
+        """Read all there is at a look; False when that was all for ever, or for now."""
+        once = self._source.until is Until.NOW
+        while True:
+            present = self._present(listing)
+            successor = self._successor(listing, present)
+            displaced = present is None or successor is not None
+            news = yield from self._read(present, Ending.GROWING if displaced else None)
+            self._quiet_looks = self._quiet_looks + 1 if displaced and not news else 0
+            if not displaced or (not once and self._quiet_looks < QUIET_LOOKS):
+                return not once
+            yield from self._read(present, Ending.GONE)
+            if successor is None:
+                if once or self._owns_name():
+                    return not once
+                self.release()
+                del self._source.followed[self._split.id]
+                yield Batch(None, msgspec.to_builtins(self._place), finished=True)
+                return False
+            if not (yield from self._succeed(successor, present)):
+                return not once
+
+    def _present(self, listing: Listing) -> FileInfo | None:
+        """The file that is read, if it is in the listing, by whatever name."""
+        place = self._place
+        found = listing.find(place.device, place.inode)
+        if self._file is not None:
+            return found
+        if found is None:
+            return None
+        opened = self._source.open(found.path)
+        if opened is None:
+            return None
+        if opened.info("").identity != found.identity or not self._is_known(opened):
+            opened.close()
+            return None
+        self._file = opened
+        self._source.hold(self)
+        return found
+
+    def _is_known(self, opened: OpenFile) -> bool:
+        """Whether a file of the known identity begins as the known file, or is cut short."""
+        head = self._place.head
+        if not self._format.grows or opened.is_cut(self._place.offset):
+            return True
+        try:
+            return head.fits(opened.read(0, head.length))
+        except Unreadable:
+            return True
+
+    def _owns_name(self) -> bool:
+        registry = self._source.registry
+        return registry is not None and registry.names.get(self._data.name) == self._split.id
+
+    def _successor(self, listing: Listing, present: FileInfo | None) -> FileInfo | None:
+        """The file that has the name now, where it is another one and this split's to read."""
+        found = listing.at(self._data.name)
+        if found is None or found is present or not self._owns_name():
+            return None
+        registry = self._source.registry
+        assert registry is not None
+        return found if registry.owner(found) == self._split.id else None
+
+    def _read(self, present: FileInfo | None, ending: Ending | None) -> Batches:
+        """Read on to the end; whether there was anything."""
+        if self._file is None:
+            return False
+        file = self._file
+        if ending is not Ending.GONE and (yield from self._begin_again(file, present)):
+            return True
+        if self._place.given_up:
+            return False
+        limit = present.size if present and self._source.until is Until.NOW else None
+        news = False
+        while (piece := self._piece(file, limit, ending or self._source.ending)) is not None:
+            news = True
+            self._place = piece.place
+            self._source.hold(self)
+            yield self._batch(piece)
+            if self._file is not file:  # others needed the descriptor
+                break
+        return news
+
+    def _piece(self, file: OpenFile, limit: int | None, ending: Ending) -> Piece | None:
+        try:
+            return self._format.read(file, self._place, limit, ending)
+        except Unreadable as error:
+            now = file.info("")
+            settled = self._unreadable == now or ending is not Ending.GROWING
+            self._unreadable = now
+            return given_up(self._place, str(error), now) if settled else None
+
+    def _batch(self, piece: Piece) -> Batch:
+        return self._source.batch(self._data.namespace, [piece], Mode.SYNC, piece.place)
+
+    def _begin_again(self, file: OpenFile, present: FileInfo | None) -> Batches:
+        """Begin again where the file was written anew; whether to leave it for this look."""
+        if not self._is_rewritten(file):
+            return False
+        now = file.info(self._place.path)
+        match self._judge(file, now):
+            case Verdict.UNKNOWN:
+                return True
+            case Verdict.CONTINUED:
+                return False
+        self._place = self._place.again()
+        yield Batch(None, msgspec.to_builtins(self._place))
+        path = present.path if present is not None else self._place.path
+        self.release()
+        self._file = self._source.open(path)
+        if self._file is None:
+            return True
+        self._source.hold(self)
+        return False
+
+    def _is_rewritten(self, file: OpenFile) -> bool:
+        place = self._place
+        if not self._format.grows:
+            info = file.info("")
+            written = info.size, info.modified_ns
+            return bool(place.size) and written != (place.size, place.modified_ns)
+        if file.is_cut(place.offset):
+            return True
+        if not file.seekable:
+            return False
+        tail = place.tail
+        return not tail.fits(file.read(place.offset - tail.length, tail.length))
+
+    def _judge(self, file: OpenFile, now: FileInfo) -> Verdict:
+        """Compare a file to what was read."""
+        place = self._place
+        settled = now == self._judged or self._source.until is Until.NOW
+        self._judged = now
+        if not self._format.grows:
+            return Verdict.ANOTHER if settled else Verdict.UNKNOWN
+        try:
+            if checksum(file, place.offset) == place.checksum:
+                return Verdict.CONTINUED
+            if not place.head.fits(head := file.read(0, place.head.length)):
+                if len(head) == place.head.length or settled:
+                    return Verdict.ANOTHER
+                return Verdict.UNKNOWN
+        except Unreadable:
+            pass
+        return Verdict.ANOTHER if settled else Verdict.UNKNOWN
+
+    def _succeed(self, successor: FileInfo, present: FileInfo | None) -> Batches:
+        """Go on with the next file of the name; False when it is too early to tell how."""
+        renamed = present is not None or (self._file is not None and self._file.linked)
+        opened = self._source.open(successor.path)
+        if opened is None:
+            return False
+        if opened.info("").identity != successor.identity:
+            opened.close()
+            return False
+        identity = successor.path, *successor.identity
+        verdict = Verdict.ANOTHER if renamed else self._judge(opened, successor)
+        if verdict is Verdict.UNKNOWN:
+            opened.close()
+            return False
+        children: tuple[Split, ...] = ()
+        if present is not None:
+            data = FollowData(present.path, self._data.namespace, self._place)
+            late = f"{self._split.id}~{self._place.turn}"
+            children = (Split(late, msgspec.to_builtins(data)),)
+        if verdict is Verdict.CONTINUED:
+            path, device, inode = identity
+            turn = self._place.turn + 1
+            self._place = msgspec.structs.replace(
+                self._place, path=path, device=device, inode=inode, turn=turn, given_up=False
+            )
+        else:
+            self._place = self._place.afresh(*identity)
+        self.release()
+        self._file = opened
+        self._quiet_looks = 0
+        self._source.hold(self)
+        yield Batch(None, msgspec.to_builtins(self._place), children=children)
+        return True

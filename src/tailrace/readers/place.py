@@ -1,0 +1,82 @@
+"""How far a file was read, and what tells it from other files."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from tailrace.log.checksum import crc32
+
+MARK_BYTES: Final = 256
+"""How much of the beginning, and of what was read last, a file is recognised by."""
+
+
+class Mark(msgspec.Struct, frozen=True, array_like=True):
+    """Some bytes that a file is recognised by: how many they are, and their CRC-32."""
+
+    length: int = 0
+    checksum: int = 0
+
+    @classmethod
+    def of(cls, data: bytes) -> Mark:
+        """The mark of these bytes."""
+        return cls(len(data), crc32(data))
+
+    def fits(self, data: bytes) -> bool:
+        """Whether `data` begins with these bytes."""
+        return len(data) >= self.length and crc32(data[: self.length]) == self.checksum
+
+
+class Place(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far a file was read. The file is that of `device` and `inode` which begins as `head`.
+
+    `offset` counts the bytes that were read, decompressed; of Parquet, the rows. `checksum` is the
+    CRC-32 of all of them, so that a file which begins with the same bytes can be told. `line` is
+    the number of lines in them; with `in_line`, the newline of the last one is still to come.
+    `size` and `modified_ns` are those of a file that does not grow, when it was read. `columns` are
+    those of a CSV file. A file that was `given_up` is not read on. `turn` counts the files that
+    were read under one name. `cut` is how far a file was read before it was cut short.
+    """
+
+    path: str
+    device: int
+    inode: int
+    offset: int = 0
+    line: int = 0
+    checksum: int = 0
+    head: Mark = Mark()
+    tail: Mark = Mark()
+    size: int = 0
+    modified_ns: int = 0
+    columns: tuple[str, ...] = ()
+    in_line: bool = False
+    given_up: bool = False
+    turn: int = 0
+    cut: Place | None = None
+
+    def behind(self, data: bytes, lines: int, in_line: bool = False) -> Place:
+        """The place behind some more bytes with so many lines."""
+        head = self.head
+        if (missing := MARK_BYTES - head.length) > 0:
+            more = data[:missing]
+            head = Mark(head.length + len(more), crc32(more, head.checksum))
+        offset = self.offset + len(data)
+        return msgspec.structs.replace(
+            self,
+            offset=offset,
+            line=self.line + lines,
+            checksum=crc32(data, self.checksum),
+            head=head,
+            tail=Mark.of(data[-MARK_BYTES:]),
+            in_line=in_line,
+        )
+
+    def afresh(self, path: str, device: int, inode: int) -> Place:
+        """The beginning of another file."""
+        return Place(path, device, inode, turn=self.turn + 1)
+
+    def again(self) -> Place:
+        """The beginning of this file, which was cut short."""
+        before = msgspec.structs.replace(self, cut=None)
+        return Place(self.path, self.device, self.inode, turn=self.turn + 1, cut=before)

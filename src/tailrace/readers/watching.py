@@ -1,0 +1,89 @@
+"""Watching: finds files with new names, and says which split reads which file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import msgspec
+
+from tailrace.errors import InvalidValue
+from tailrace.readers.copies import Newcomers
+from tailrace.readers.file_source import FileSource
+from tailrace.readers.files import FileInfo, Listing
+from tailrace.readers.following import FollowData
+from tailrace.readers.place import Place
+from tailrace.readers.registry import Census, Registry
+from tailrace.source.reader import BadRecord, Batch, Split, Until
+
+WATCH = "watch"
+
+
+class WatchData(msgspec.Struct, frozen=True):
+    """What there was at the discovery, and the namespaces that are copied since then."""
+
+    registry: Registry
+    copied: tuple[str, ...]
+
+
+class Watch:
+    """The watch split. Its position, the registry, is written only when something new appears."""
+
+    def __init__(self, source: FileSource, split: Split, position: Registry | None) -> None:
+        self._source = source
+        data = msgspec.convert(split.data, WatchData)
+        self._copied = frozenset(data.copied)
+        self._census = Census(position or data.registry, source.head_of)
+        self._newcomers = Newcomers(patient=source.until is Until.STOPPED)
+        self._places: dict[str, Place] = {}
+
+    def batches(self) -> Iterator[Batch | None]:
+        """New files, look by look, each as a split that follows its name."""
+        source = self._source
+        source.registry = self._census.registry
+        looks = 0
+        while True:
+            listing = source.look()
+            if looks != source.looks:
+                looks = source.looks
+                self._places = {}
+                registry, new = self._census.take(listing, partial(self._is_due, listing))
+                self._newcomers.forget(listing)
+                if registry != self._census.registry:
+                    yield self._batch(registry, new)
+                    # Now it is stored, and others may act on it.
+                    self._census.registry = source.registry = registry
+            if source.until is Until.NOW:
+                source.watched = True
+                return
+            yield None
+
+    def _is_due(self, listing: Listing, file: FileInfo) -> bool:
+        """Whether the reading of a new file can begin; its place is noted then."""
+        opened = self._source.open(file.path)
+        if opened is None:
+            return False
+        followed = self._source.followed.values()
+        try:
+            place = self._newcomers.place_of(file, opened, listing, followed)
+        finally:
+            opened.close()
+        if place is not None:
+            self._places[file.path] = place
+        return place is not None
+
+    def _batch(self, registry: Registry, new: list[tuple[str, FileInfo]]) -> Batch:
+        children: list[Split] = []
+        bad: list[BadRecord] = []
+        for split, file in new:
+            namespace = self._source.namespace_of(file.path)
+            try:
+                self._source.format_of(file.path)
+            except InvalidValue as error:
+                bad.append(BadRecord(namespace, file.path, str(error), b""))
+                continue
+            data = FollowData(file.path, namespace, self._places[file.path])
+            # Rows of a namespace that is being copied come behind the copy.
+            follows = (f"copy:{namespace}",) if namespace in self._copied else ()
+            children.append(Split(split, msgspec.to_builtins(data), follows))
+        return Batch(None, msgspec.to_builtins(registry), bad, children=tuple(children))

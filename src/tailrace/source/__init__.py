@@ -1,0 +1,1 @@
+"""Reading a system's data and changes into a commit log."""

@@ -1,0 +1,308 @@
+"""The running of a source: what its reader reads goes into the commit log, each row once.
+
+Every batch is one transaction: its records, what could not be read, the split's new position, its
+children and its end, under the fence of the split. So whoever is killed at any instant repeats
+nothing and loses nothing, and of two that run the same source only the newer one can write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final, Self
+
+import msgspec
+
+from tailrace.backend.contract import (
+    FENCES,
+    Change,
+    Fence,
+    TableKey,
+    Transaction,
+    raise_fence,
+)
+from tailrace.clock import Clock, SystemClock
+from tailrace.errors import BackendUnavailable, Conflict, Fenced, OutcomeUnknown
+from tailrace.hub import Hub
+from tailrace.source.delivery import Delivery, Outlet
+from tailrace.source.reader import Batch, Reader, Split, Until
+from tailrace.source.split_state import (
+    SplitState,
+    entry,
+    fence_of,
+    find_last,
+    key_of,
+    split_states,
+    stored_fences,
+    table_of,
+)
+from tailrace.topic.composite import check_name
+from tailrace.topic.topic import Topic
+from tailrace.topic.view import commit_following
+
+_ATTEMPTS_MAX: Final = 5
+_FENCES_KEPT_MAX: Final = 64
+"""Fences of splits that are gone are removed so many at a time."""
+
+
+class SourceRun:
+    """One run of a source. For one thread.
+
+    It takes the source over: a run that was under way is `Fenced` at its next batch. Call `step`
+    again and again; wait a little when it returns False, and stop when `done`. After an error that
+    is `retryable`, `step` again stores what it could not; after another one, start a new run.
+
+    `rows`, `bytes` and `bad` count what this run has stored: rows and their bytes in the commit
+    log, and what went to the dead letters.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        name: str,
+        reader: Reader,
+        commit_log: Topic[Any],
+        dead_letters: Topic[Any],
+        until: Until,
+        clock: Clock | None = None,
+    ) -> None:
+        self.name = check_name("source", name)
+        self.rows = self.bytes = self.bad = 0
+        self._backend = hub.backend
+        self._outlet = Outlet(name, commit_log, dead_letters)
+        self._clock = clock or SystemClock()
+        self._states: dict[str, SplitState] = {}
+        self._fences: dict[str, Fence] = {}
+        self._followers: defaultdict[str, list[str]] = defaultdict(list)
+        self._may_start: list[str] = []
+        self._open: dict[str, Iterator[Batch | None]] = {}
+        self._turns: deque[str] = deque()
+        self._pending: tuple[str, Batch] | None = None
+        self._useless_fences: list[str] = []
+        # Before it is opened: what it sees then is not older than the positions.
+        self._fence = raise_fence(self._backend.store, table_of(name))
+        self._take_over()
+        self._reading = reader.open(until)
+        try:
+            self._begin()
+        except BaseException:
+            self._reading.close()
+            raise
+
+    @property
+    def done(self) -> bool:
+        """Whether all there is within the `Until` of this run was read and stored."""
+        return not (self._turns or self._may_start) and self._pending is None
+
+    def step(self) -> bool:
+        """Read and store one batch of one split, in turns; False when there is none at the
+        moment."""
+        if self._pending is not None:
+            self._store(*self._pending)
+            return True
+        if self._may_start:
+            self._start_ready()
+        for _ in range(len(self._turns)):
+            split_id = self._turns[0]
+            try:
+                batch = next(self._open[split_id])
+            except StopIteration:
+                self._turns.popleft()
+                continue
+            except BaseException:
+                # A generator that has raised would say that it is at its end.
+                self._open[split_id] = self._opened(split_id)
+                raise
+            self._turns.rotate(-1)
+            if batch is not None:
+                self._store(split_id, batch)
+                return True
+        return False
+
+    def close(self) -> None:
+        """End it; what was read and is not stored is read again by the next run."""
+        self._turns.clear()
+        self._open.clear()
+        self._pending = None
+        self._reading.close()
+        with contextlib.suppress(BackendUnavailable):
+            self._forget_fences(0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _take_over(self) -> None:
+        """Raise the fences of all splits, so that the positions read then stay as they are."""
+        while True:
+            self._states = split_states(self._backend, self.name)
+            missing = self._states.keys() - self._fences.keys()
+            if not missing:
+                return
+            self._raise_fences(missing)
+
+    def _begin(self) -> None:
+        """Start all splits that may start; those to begin with are stored first."""
+        if not self._states and (splits := tuple(self._reading.splits())):
+            entries = (entry(self.name, SplitState(split)) for split in splits)
+            self._backend.commit(Transaction(table=dict(entries), fence=self._fence))
+            self._take_over()
+        for state in self._states.values():
+            if not state.finished:
+                self._note_followed(state.split)
+        self._useless_fences += stored_fences(self._backend, self.name) - self._states.keys()
+        self._may_start += self._states
+        self._start_ready()
+
+    def _raise_fences(self, split_ids: Iterable[str]) -> None:
+        """Own some splits. `Fenced` when a newer run has the source, or it could lose them to this
+        one."""
+        names = {split_id: fence_of(self.name, split_id) for split_id in split_ids}
+        writes = {FENCES + name: b"" for name in names.values()}
+        owned = {FENCES + self._fence.name: self._fence.epoch}
+        try:
+            epoch = self._backend.store.commit(Change(expect=owned, writes=writes))
+        except Conflict as newer:
+            raise Fenced(*self._fence, newer.version) from newer
+        self._fences |= {split_id: Fence(name, epoch) for split_id, name in names.items()}
+
+    def _note_followed(self, split: Split) -> None:
+        for parent in split.follows:
+            self._followers[parent].append(split.id)
+
+    def _start_ready(self) -> None:
+        """Open those of the splits that may start which follow only finished ones."""
+        ready = [
+            split_id
+            for split_id in dict.fromkeys(self._may_start)
+            if not self._is_finished(split_id)
+            and all(map(self._is_finished, self._states[split_id].split.follows))
+        ]
+        if missing := [split_id for split_id in ready if split_id not in self._fences]:
+            self._raise_fences(missing)
+        opened = {split_id: self._opened(split_id) for split_id in ready}
+        self._may_start.clear()
+        self._open |= opened
+        self._turns += opened
+
+    def _opened(self, split_id: str) -> Iterator[Batch | None]:
+        state = self._states[split_id]
+        last = find_last(self._backend.log, state)
+        return self._reading.read(state.split, state.position, last)
+
+    def _is_finished(self, split_id: str) -> bool:
+        """Whether a split is finished. One that is not known was finished and forgotten."""
+        state = self._states.get(split_id)
+        return state is None or state.finished
+
+    def _store(self, split_id: str, batch: Batch) -> None:
+        self._pending = split_id, batch
+        delivery = Delivery(self._outlet, batch, self._clock.now_ms())
+        storing = _Storing(self._states[split_id], batch, delivery)
+        for _ in range(_ATTEMPTS_MAX):
+            if self._is_committed(storing):
+                break
+        else:
+            raise BackendUnavailable(
+                f"a batch of source {self.name!r} was not stored in {_ATTEMPTS_MAX} attempts",
+                "run it again",
+            )
+        self._pending = None
+        self.rows += delivery.rows
+        self.bytes += delivery.bytes
+        self.bad += delivery.bad
+        self._note(storing)
+
+    def _is_committed(self, storing: _Storing) -> bool:
+        """Commit a batch; False when it certainly is not stored."""
+        views = self._outlet.views
+        try:
+            ranges = commit_following(self._backend, views, lambda: self._transaction(storing))
+        except OutcomeUnknown:
+            return self._is_stored(storing)
+        self._outlet.landed(ranges)
+        return True
+
+    def _transaction(self, storing: _Storing) -> Transaction:
+        before, batch, delivery = storing.before, storing.batch, storing.delivery
+        appends, since = delivery.route()
+        after = msgspec.structs.replace(
+            before,
+            position=batch.position,
+            rows=before.rows + delivery.rows,
+            last=delivery.last or before.last,
+            last_checksum=delivery.last_checksum if delivery.last else before.last_checksum,
+            finished=batch.finished,
+        )
+        storing.after = after
+        # The last of all is kept: with none, the source would begin from the beginning.
+        storing.forgotten = batch.finished and (len(self._states) > 1 or bool(batch.children))
+        states = [after, *map(SplitState, batch.children)]
+        table: dict[TableKey, bytes | None] = dict(entry(self.name, state) for state in states)
+        if storing.forgotten:
+            table[key_of(self.name, before.split.id)] = None
+        return Transaction(appends, table, self._fences[before.split.id], since=since)
+
+    def _is_stored(self, storing: _Storing) -> bool:
+        """Whether the batch was stored after all, once nothing under way can store it any more.
+
+        `Fenced` when somebody newer has the split.
+        """
+        split_id = storing.before.split.id
+        name, epoch = self._fences[split_id]
+        key = FENCES + name
+        try:
+            raised = self._backend.store.commit(Change(expect={key: epoch}, writes={key: b""}))
+        except Conflict as newer:
+            raise Fenced(name, epoch, newer.version) from newer
+        self._fences[split_id] = Fence(name, raised)
+        stored = self._backend.table.get(*key_of(self.name, split_id))
+        if storing.forgotten:
+            return stored is None
+        return stored == entry(self.name, storing.after)[1]
+
+    def _note(self, storing: _Storing) -> None:
+        """Know what is stored now, and start what may start."""
+        split, batch = storing.after.split, storing.batch
+        self._states[split.id] = storing.after
+        for child in batch.children:
+            self._states[child.id] = SplitState(child)
+            self._note_followed(child)
+        self._may_start += (child.id for child in batch.children)
+        if batch.finished:
+            self._may_start += self._followers.pop(split.id, ())
+            del self._open[split.id]
+            self._turns.remove(split.id)
+        if storing.forgotten:
+            del self._states[split.id], self._fences[split.id]
+            self._useless_fences.append(split.id)
+            self._forget_fences(_FENCES_KEPT_MAX)
+        self._start_ready()
+
+    def _forget_fences(self, kept_max: int) -> None:
+        """Remove the fences of splits that are gone, when there are more of them than that."""
+        if len(self._useless_fences) > kept_max:
+            names = (fence_of(self.name, split_id) for split_id in self._useless_fences)
+            self._backend.store.commit(Change(writes={FENCES + name: None for name in names}))
+            self._useless_fences.clear()
+
+
+@dataclass(slots=True)
+class _Storing:
+    """A batch being stored: its split before and after it, and whether it is forgotten then."""
+
+    before: SplitState
+    batch: Batch
+    delivery: Delivery
+    after: SplitState = field(init=False)
+    forgotten: bool = field(init=False)

@@ -1,0 +1,1 @@
+"""Tailrace on Spark: a session, and topics as a data source."""

@@ -1,0 +1,122 @@
+"""The `sql` writer: rows into tables of a database, each exactly once.
+
+Rows and the offsets they came from are stored in one transaction, so whatever dies, a row is there
+with its offset or not at all; and an attempt that was overtaken can store nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from tailrace.errors import ConfigError
+from tailrace.hub import Hub
+from tailrace.pipeline.writer import Attempt, Offsets, Writer, WriterSession
+from tailrace.writers.sql_names import check_template
+
+if TYPE_CHECKING:
+    from tailrace.writers.sql_database import Database
+
+
+class Create(StrEnum):
+    """What the writer may make from the data."""
+
+    NOTHING = "nothing"
+    TABLES = "tables"
+    COLUMNS = "columns"
+
+
+class SqlWriter(Writer, frozen=True):
+    """Write into the tables of a database, by an SQLAlchemy URL."""
+
+    url: Annotated[
+        str,
+        Meta(
+            description="The database. A relative path of SQLite starts at the definition's file.",
+            examples=["sqlite:///crm.db", "postgresql://user:password@host:5432/shop"],
+            extra={"secret": True},
+        ),
+    ]
+    table: Annotated[
+        str,
+        Meta(
+            description="The table. {namespace} is the record's namespace, {name} what follows "
+            "its last dot. In PostgreSQL a.b is table b of schema a.",
+            examples=["{namespace}", "crm.{name}"],
+        ),
+    ] = "{namespace}"
+    key: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="The columns that tell rows apart: rows are upserted and deleted by them. "
+            "Default: what the reader says, or else rows are only inserted.",
+            examples=[["id"]],
+        ),
+    ] = ()
+    create: Annotated[
+        Create,
+        Meta(
+            description="What may be made from the data: nothing, missing tables, or missing "
+            "tables and columns.",
+            examples=["columns"],
+        ),
+    ] = Create.COLUMNS
+
+    splits_streams: ClassVar[bool] = False
+    keeps_record: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_template(self.table)
+
+    def __repr__(self) -> str:
+        return f"SqlWriter(url='***', table={self.table!r}, key={self.key}, create={self.create})"
+
+    def beside(self, directory: Path) -> SqlWriter:
+        """The same, with a relative path of SQLite starting at a directory."""
+        from tailrace.writers.sql_database import beside
+
+        return msgspec.structs.replace(self, url=beside(self.url, directory))
+
+    def check(self) -> str:
+        """Connect, and say what the database is and of which version."""
+        return self._database().look()
+
+    def open(self, attempt: Attempt) -> WriterSession:
+        """Begin an attempt: from now on the database refuses all older ones."""
+        database = self._database()
+        from tailrace.writers.sql_session import SqlSession
+
+        name_table = partial(database.naming.table, self.table)
+        return SqlSession(database, attempt, name_table, self.key, self.create)
+
+    def applied(self, writer: str, stream: str, hub: Hub) -> Sequence[Offsets]:
+        """What the database says it has of a stream."""
+        database = self._database()
+        from tailrace.writers.sql_applied import stored
+
+        return stored(database, writer, stream)
+
+    def forget(self, writer: str, stream: str, start: int, hub: Hub) -> None:
+        """Let the database say no longer that it has `start` and beyond."""
+        database = self._database()
+        from tailrace.writers.sql_applied import forget
+
+        forget(database, writer, stream, start)
+
+    def _database(self) -> Database:
+        try:
+            from tailrace.writers.sql_database import database_at
+        except ModuleNotFoundError as error:
+            if error.name != "sqlalchemy":
+                raise
+            raise ConfigError(
+                "the sql writer needs SQLAlchemy, which is not installed",
+                "pip install 'tailrace[sql]'",
+            ) from None
+        return database_at(self.url)

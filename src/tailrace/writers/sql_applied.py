@@ -1,0 +1,175 @@
+"""What was applied to a database, kept in the database: table `tailrace_applied`.
+
+There is one row for each writer and stream: the newest attempt, and the ranges of offsets whose
+rows the database has, as JSON. The row changes in the transaction that writes the rows, and only
+while the attempt that writes is the newest; so rows and ranges never disagree.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import msgspec
+from sqlalchemy import BigInteger, Column, MetaData, String, Table, Text, inspect
+
+from tailrace.errors import Fenced
+from tailrace.pipeline.writer import Attempt, Offsets
+from tailrace.writers.sql_database import Database, Link
+from tailrace.writers.sql_names import APPLIED
+from tailrace.writers.sql_statements import making_tables, placeholder
+
+_TABLE = Table(
+    APPLIED,
+    MetaData(),
+    Column("writer", String(401), primary_key=True),
+    Column("stream", String(200), primary_key=True),
+    Column("epoch", BigInteger, nullable=False),
+    Column("attempt", BigInteger, nullable=False),
+    Column("ranges", Text, nullable=False),
+)
+_ranges_decoder = msgspec.json.Decoder(list[Offsets])
+_ONCE_MORE = 3
+
+
+def including(ranges: Sequence[Offsets], added: Offsets) -> list[Offsets]:
+    """Ranges in order and apart from each other, with one more."""
+    if added.start >= added.end:
+        return list(ranges)
+    first = bisect_left(ranges, added.start, key=lambda each: each.end)
+    after = bisect_right(ranges, added.end, key=lambda each: each.start)
+    if first < after:
+        start, end = ranges[first].start, ranges[after - 1].end
+        added = Offsets(min(start, added.start), max(end, added.end))
+    return [*ranges[:first], added, *ranges[after:]]
+
+
+def within(ranges: Sequence[Offsets], bounds: Offsets) -> list[Offsets]:
+    """What ranges have in common with one."""
+    cut = (Offsets(max(start, bounds.start), min(end, bounds.end)) for start, end in ranges)
+    return [each for each in cut if each.start < each.end]
+
+
+class _Row(NamedTuple):
+    epoch: int
+    attempt: int
+    ranges: str
+
+
+class AppliedRow:
+    """The row of one writer and stream. To be used within transactions of its link."""
+
+    def __init__(self, link: Link, writer: str, stream: str) -> None:
+        self._link = link
+        self._id = (writer, stream)
+        mark = placeholder(link.dialect)
+        where = f"WHERE writer = {mark} AND stream = {mark}"
+        self._select = f"SELECT epoch, attempt, ranges FROM {APPLIED} {where}"
+        self._insert = (
+            f"INSERT INTO {APPLIED} (writer, stream, epoch, attempt, ranges) "
+            f"VALUES ({mark}, {mark}, {mark}, {mark}, '[]')"
+        )
+        self._raise = (
+            f"UPDATE {APPLIED} SET epoch = {mark}, attempt = {mark} {where} "
+            f"AND (epoch < {mark} OR (epoch = {mark} AND attempt < {mark}))"
+        )
+        self._store = f"UPDATE {APPLIED} SET ranges = {mark} {where} AND ranges = {mark}"
+        self._store_owned = f"{self._store} AND epoch = {mark} AND attempt = {mark}"
+
+    def read(self, cursor: Any) -> list[Offsets]:
+        """The ranges that are stored."""
+        row = self._row(cursor)
+        return [] if row is None else _ranges_decoder.decode(row.ranges)
+
+    def take(self, cursor: Any, attempt: Attempt) -> list[Offsets]:
+        """Shut out all older attempts, and give the ranges; `Fenced` if there is a newer one."""
+        epoch, number = attempt.epoch, attempt.number
+        cursor.execute(self._raise, (epoch, number, *self._id, epoch, epoch, number))
+        if cursor.rowcount == 0:
+            row = self._row(cursor)
+            if row is not None:
+                raise self._fenced(attempt, row)
+            cursor.execute(self._insert, (*self._id, epoch, number))
+        return self.read(cursor)
+
+    def add(
+        self, cursor: Any, attempt: Attempt, ranges: list[Offsets], added: Offsets
+    ) -> list[Offsets]:
+        """Store that the database also has these offsets, and give the ranges there are then.
+
+        `ranges` is what was stored when last seen. `Fenced` if there is a newer attempt.
+        """
+        for _ in range(_ONCE_MORE):
+            after = including(ranges, added)
+            new, old = _encoded(after), _encoded(ranges)
+            owner = (attempt.epoch, attempt.number)
+            cursor.execute(self._store_owned, (new, *self._id, old, *owner))
+            if cursor.rowcount:
+                return after
+            row = self._row(cursor)
+            if row is None or (row.epoch, row.attempt) != owner:
+                raise self._fenced(attempt, row)
+            ranges = _ranges_decoder.decode(row.ranges)
+        raise self._fenced(attempt, row)
+
+    def forget(self, cursor: Any, start: int) -> None:
+        """Store that the database has nothing from `start` on."""
+        row = self._row(cursor)
+        if row is not None:
+            kept = within(_ranges_decoder.decode(row.ranges), Offsets(0, start))
+            cursor.execute(self._store, (_encoded(kept), *self._id, row.ranges))
+
+    def _row(self, cursor: Any) -> _Row | None:
+        cursor.execute(self._select, self._id)
+        found = cursor.fetchone()
+        return None if found is None else _Row(*found)
+
+    def _fenced(self, attempt: Attempt, row: _Row | None) -> Fenced:
+        writer, stream = self._id
+        where = f"attempt {attempt.number} of writer {writer} at {stream}"
+        return Fenced(where, attempt.epoch, attempt.epoch if row is None else row.epoch)
+
+
+def stored(database: Database, writer: str, stream: str) -> list[Offsets]:
+    """What a database says it has of a stream."""
+    with _row_of(database, writer, stream) as found:
+        return [] if found is None else found[0].read(found[1])
+
+
+def forget(database: Database, writer: str, stream: str, start: int) -> None:
+    """Let a database say no longer that it has `start` and beyond of a stream."""
+    with _row_of(database, writer, stream) as found:
+        if found is not None:
+            found[0].forget(found[1], start)
+
+
+@contextmanager
+def _row_of(
+    database: Database, writer: str, stream: str
+) -> Iterator[tuple[AppliedRow, Any] | None]:
+    """The row and a cursor for it, in a transaction; None where nothing was ever applied."""
+    if database.missing:
+        yield None
+        return
+    link = database.connect()
+    try:
+        with link.transaction() as cursor:
+            has_table = inspect(link.connection).has_table(APPLIED)
+            yield (AppliedRow(link, writer, stream), cursor) if has_table else None
+    finally:
+        link.close()
+
+
+def make_table(link: Link) -> None:
+    """Make the table, unless it is there."""
+    with link.transaction():
+        has_table = inspect(link.connection).has_table(APPLIED)
+    if not has_table:
+        with making_tables(link):
+            _TABLE.create(link.connection, checkfirst=True)
+
+
+def _encoded(ranges: Sequence[Offsets]) -> str:
+    return msgspec.json.encode(ranges).decode()

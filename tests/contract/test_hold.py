@@ -1,0 +1,95 @@
+"""A name that one holder at a time has."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tailrace.backend.contract import Backend
+from tailrace.errors import Busy, HubClosed, InvalidValue
+
+NAMES = ("lake/crm", "..", "a b%2F", "Überlauf", "x" * 150)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_is_held_is_refused_with_the_text_of_its_owner(
+    backend: Backend, name: str
+) -> None:
+    hold = backend.hold(name, "driver 1 on host a")
+    assert (hold.name, hold.owner) == (name, "driver 1 on host a")
+    assert backend.holder(name) == "driver 1 on host a"
+    with pytest.raises(Busy, match="driver 1 on host a"):
+        backend.hold(name, "driver 2")
+    assert backend.holder(name) == "driver 1 on host a"
+
+
+def test_a_released_name_is_free_and_may_be_held_by_another(backend: Backend) -> None:
+    backend.hold("lake", "the first, with a long description").release()
+    assert backend.holder("lake") is None
+    with backend.hold("lake", "second"):
+        assert backend.holder("lake") == "second"
+    assert backend.holder("lake") is None
+
+
+def test_a_name_nobody_held_has_no_holder(backend: Backend) -> None:
+    assert backend.holder("lake") is None
+
+
+def test_names_are_held_apart(backend: Backend) -> None:
+    holds = [backend.hold(name, name) for name in NAMES]
+    holds[0].release()
+    assert [backend.holder(name) for name in NAMES] == [None, *NAMES[1:]]
+
+
+def test_a_hold_that_was_released_frees_nothing_a_second_time(backend: Backend) -> None:
+    first = backend.hold("lake", "first")
+    first.release()
+    backend.hold("lake", "second")
+    first.release()
+    assert backend.holder("lake") == "second"
+
+
+def test_an_error_inside_a_with_statement_releases_the_name(backend: Backend) -> None:
+    with pytest.raises(ZeroDivisionError), backend.hold("lake", "first"):
+        raise ZeroDivisionError
+    assert backend.holder("lake") is None
+
+
+def test_releasing_after_the_backend_was_closed_does_nothing(backend: Backend) -> None:
+    hold = backend.hold("lake", "first")
+    backend.close()
+    hold.release()
+    with pytest.raises(HubClosed):
+        backend.holder("lake")
+
+
+@pytest.mark.parametrize(("name", "owner"), [("", "me"), ("lake", "")])
+def test_a_name_and_an_owner_are_needed(backend: Backend, name: str, owner: str) -> None:
+    with pytest.raises(InvalidValue):
+        backend.hold(name, owner)
+
+
+def test_of_many_threads_one_at_a_time_holds_a_name(backend: Backend) -> None:
+    inside: list[int] = []
+    most: list[int] = []
+    held = [0] * 4
+
+    def contend(number: int) -> None:
+        while held[number] < 25:
+            try:
+                with backend.hold("lake", f"thread {number}"):
+                    inside.append(number)
+                    most.append(len(inside))
+                    inside.remove(number)
+                    held[number] += 1
+            except Busy:
+                continue
+
+    threads = [threading.Thread(target=contend, args=(number,)) for number in range(len(held))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert held == [25] * 4
+    assert max(most) == 1

@@ -1,0 +1,23 @@
+"""One Spark session for all tests of a process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tailrace.spark.session import start
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session on two cores. Tests that use it are marked `xdist_group("spark")`."""
+    session = start(
+        "tailrace-tests",
+        master="local[2]",
+        log_file=tmp_path_factory.mktemp("spark") / "spark.log",
+        options={"spark.sql.shuffle.partitions": "2"},
+    )
+    yield session
+    session.stop()

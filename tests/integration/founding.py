@@ -1,0 +1,55 @@
+"""The founding text's example of a log to be compacted, as a hub, and how to check what is left."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from tailrace.backend.contract import Transaction
+from tailrace.backend.embedded import EmbeddedBackend
+from tailrace.log.segment import segment_name
+from tailrace.message import Partition
+from tests.contract.records import P0, create, read, record
+
+FOUNDING = "AABBAABBCACBAACBA"
+"""Offsets 0 to 16 of the founding text's example; those of the active log follow."""
+
+ACTIVE = "AABBAABBCAC"
+SEGMENT_BYTES = len(FOUNDING) * 31
+BEFORE = list(range(len(FOUNDING + ACTIVE)))
+AFTER = BEFORE[14:]
+
+
+def push(backend: EmbeddedBackend, keys: str, partition: Partition = P0) -> None:
+    """One record a batch, each of 31 bytes."""
+    for key in keys:
+        backend.commit(Transaction(((partition, (record(b"x", key.encode()),)),)))
+
+
+def open_hub(directory: Path, **options: Any) -> EmbeddedBackend:
+    return EmbeddedBackend.open(directory, segment_bytes=SEGMENT_BYTES, **options)
+
+
+def make_founding(directory: Path, sync: str = "none") -> None:
+    with closing(open_hub(directory, sync=sync)) as backend:
+        create(backend)
+        push(backend, FOUNDING + ACTIVE)
+
+
+def offsets(backend: EmbeddedBackend, partition: Partition = P0) -> list[int]:
+    return [found.offset for found in read(backend, partition)]
+
+
+def check_whole(backend: EmbeddedBackend, partition: Partition = P0) -> None:
+    """No damage; and the files of the partition are those that rows name, and no others."""
+    assert [damage for _, damage in backend.log.verify(partition) if damage is not None] == []
+    named = {info.log_path.stem for info in backend.log.segments(partition)}
+    begun = segment_name(backend.log.bounds(partition).end)  # by an append that was never committed
+    directory = backend.log.segments(partition)[0].log_path.parent
+    assert {path.stem for path in directory.iterdir()} - {begun} == named
+    rows = backend._database().rows(
+        "SELECT p.entries, count(e.base) FROM partitions p"
+        " LEFT JOIN entries e ON e.partition = p.id GROUP BY p.id"
+    )
+    assert [stored for stored, _ in rows] == [counted for _, counted in rows]

@@ -1,0 +1,93 @@
+"""The examples of redelivery and failure, on both engines over one ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tailrace
+from tailrace import functions as fn
+from tailrace.pipeline.books import State
+from tailrace.pipeline.driving import DriverOf, drive_directly
+from tests.pipelines.bench import Bench
+from tests.pipelines.recording import RecordingWriter, deliveries, set_bad
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+@pytest.fixture(params=["direct", "spark"])
+def driver_of(request: pytest.FixtureRequest) -> DriverOf:
+    if request.param == "direct":
+        return drive_directly
+    from tailrace.pipeline.on_spark import drivers_on
+
+    return drivers_on(request.getfixturevalue("spark"))
+
+
+@pytest.fixture
+def bench(driver_of: DriverOf, tmp_path: Path) -> Iterator[Bench]:
+    (tmp_path / "sink").mkdir()
+    with tailrace.open(tmp_path / "hub") as hub:
+        yield Bench(hub, driver_of, RecordingWriter(str(tmp_path / "sink")))
+
+
+@pytest.fixture
+def sink(tmp_path: Path) -> Path:
+    return tmp_path / "sink"
+
+
+@pytest.mark.parametrize(("acknowledged", "again"), [(12, [13, 14, 15]), (13, [14, 15])])
+def test_what_came_after_the_last_offset_is_delivered_again(
+    bench: Bench, sink: Path, acknowledged: int, again: list[int]
+) -> None:
+    bench.append("AABBAABBCACBAACB")
+    bench.acknowledge(*range(acknowledged + 1))
+    bench.run()
+    assert deliveries(sink) == [again]
+    assert bench.mark == 16
+
+
+def test_a_failed_batch_comes_again_one_at_a_time_and_stops_where_it_fails(
+    bench: Bench, sink: Path
+) -> None:
+    bench.append("A" * 16)
+    bench.acknowledge(*range(9))
+    set_bad(sink, 14)
+    assert bench.run().failed
+    assert deliveries(sink) == []
+    assert (bench.mark, bench.state) == (9, State.FAILED)
+
+    assert bench.run().failed
+    assert deliveries(sink) == [[9], [10], [11], [12], [13]]
+    assert bench.mark - 1 == 13
+
+    set_bad(sink)
+    assert not bench.run().failed
+    assert deliveries(sink)[5:] == [[14], [15]]
+    bench.append("AA")
+    bench.run()
+    assert deliveries(sink)[7:] == [[16, 17]]
+
+
+def test_the_hole_of_the_last_example_is_delivered_again(bench: Bench, sink: Path) -> None:
+    bench.append("AABBAABBCACBAACBA" + "AABBAABBCAC")
+    bench.acknowledge(*range(24), 25, 26, 27)
+    bench.run()
+    assert deliveries(sink) == [[24]]
+
+
+def test_a_function_that_drops_the_last_half_still_reaches_the_end(
+    bench: Bench, sink: Path
+) -> None:
+    bench.append("A" * 10_000)
+    bench.options = {"functions": [fn.python(_only_the_first_half)]}
+    bench.run()
+    assert sorted(offset for call in deliveries(sink) for offset in call) == list(range(5000))
+    assert bench.mark == 10_000
+
+
+def _only_the_first_half(document: dict[str, Any]) -> dict[str, Any] | None:
+    return document if document["n"] < 5000 else None

@@ -1,0 +1,1 @@
+"""Plug-ins and fixtures for the tests of pipelines; Spark's workers import them too."""

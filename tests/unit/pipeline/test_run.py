@@ -1,0 +1,184 @@
+"""Running a whole pipeline by the direct engine: reader, writers, stopping, failing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tailrace import Hub
+from tailrace.errors import Busy, ConfigError, PipelineFailed
+from tailrace.pipeline.pipeline import Pipeline
+from tailrace.pipeline.run import Ending, PipelineRun
+from tailrace.source.reader import Until
+from tailrace.testing import MemoryBackend
+from tests.pipelines.counting import CountingReader
+from tests.pipelines.recording import RecordingWriter, deliveries, set_bad
+
+DEADLINE_S = 20
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with Hub.from_backend(MemoryBackend()) as hub:
+        yield hub
+
+
+def pipeline(tmp_path: Path, rows: int, *names: str, **options: Any) -> Pipeline:
+    made = Pipeline("lake", CountingReader(rows), **options)
+    for name in names:
+        add(made, tmp_path, name)
+    return made
+
+
+def add(made: Pipeline, tmp_path: Path, name: str, delay_s: float = 0.0, **options: Any) -> Path:
+    path = tmp_path / name
+    path.mkdir()
+    made.write(name, RecordingWriter(str(path), delay_s=delay_s), engine="direct", **options)
+    return path
+
+
+def offsets(path: Path) -> list[int]:
+    return [offset for call in deliveries(path) for offset in call]
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+class Running:
+    """A run in a thread of its own."""
+
+    def __init__(self, run: PipelineRun) -> None:
+        self.run = run
+        self.ending: Ending | None = None
+        self._thread = threading.Thread(target=self._work)
+        self._thread.start()
+
+    def _work(self) -> None:
+        self.ending = self.run.run()
+
+    def stop(self) -> Ending | None:
+        self.run.stop()
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive()
+        return self.ending
+
+
+def test_once_delivers_all_that_was_there_to_every_writer(hub: Hub, tmp_path: Path) -> None:
+    made = pipeline(tmp_path, 10_003, "one", "other")
+    assert made.run(hub, once=True) is Ending.DONE
+    for name in ("one", "other"):
+        assert offsets(tmp_path / name) == list(range(10_003))
+    assert made.run(hub, once=True) is Ending.DONE
+    assert len(offsets(tmp_path / "one")) == 10_003
+
+
+def test_a_writer_that_fails_for_ever_stops_none_of_the_others(hub: Hub, tmp_path: Path) -> None:
+    made = pipeline(tmp_path, 5000, "one", "bad", "other")
+    set_bad(tmp_path / "bad", 7)
+    with pytest.raises(PipelineFailed, match=r"lake/bad.*refused because of 7"):
+        made.run(hub, once=True)
+    assert offsets(tmp_path / "one") == offsets(tmp_path / "other") == list(range(5000))
+
+
+def test_stop_all_stops_the_others_too(hub: Hub, tmp_path: Path) -> None:
+    made = pipeline(tmp_path, 100)
+    bad = add(made, tmp_path, "bad", on_error="stop-all")
+    add(made, tmp_path, "good")
+    set_bad(bad, 7)
+    running = Running(made.prepare(hub, until=Until.STOPPED))
+    until(lambda: running.ending is not None)
+    assert running.ending is Ending.FAILED
+
+
+def test_a_second_run_of_a_pipeline_is_refused_and_the_first_goes_on(
+    hub: Hub, tmp_path: Path
+) -> None:
+    made = pipeline(tmp_path, 100, "one")
+    running = Running(made.prepare(hub, until=Until.STOPPED))
+    until(lambda: len(offsets(tmp_path / "one")) == 100)
+    with pytest.raises(Busy, match="process"):
+        made.run(hub, once=True)
+    assert running.stop() is Ending.STOPPED
+
+
+def test_what_comes_while_it_runs_is_delivered(hub: Hub, tmp_path: Path) -> None:
+    rows_file = tmp_path / "rows"
+    rows_file.write_text("10")
+    made = Pipeline("lake", CountingReader(rows_file=str(rows_file)))
+    path = add(made, tmp_path, "one")
+    running = Running(made.prepare(hub, until=Until.STOPPED))
+    until(lambda: len(offsets(path)) == 10)
+    rows_file.write_text("25")
+    until(lambda: len(offsets(path)) == 25)
+    assert running.stop() is Ending.STOPPED
+    assert offsets(path) == list(range(25))
+
+
+def test_a_slow_writer_is_stopped_between_two_batches(hub: Hub, tmp_path: Path) -> None:
+    made = pipeline(tmp_path, 100)
+    path = add(made, tmp_path, "slow", delay_s=0.05, batch_rows=1)
+    running = Running(made.prepare(hub, until=Until.STOPPED))
+    until(lambda: offsets(path))
+    assert running.stop() is Ending.STOPPED
+    delivered = len(offsets(path))
+    assert delivered < 100
+    made.run(hub, once=True)
+    assert offsets(path) == list(range(100))
+
+
+def test_what_is_not_finished_in_time_comes_again(hub: Hub, tmp_path: Path) -> None:
+    made = pipeline(tmp_path, 10, stop_timeout="100ms")
+    path = add(made, tmp_path, "slow", delay_s=1.0)
+    running = Running(made.prepare(hub, until=Until.STOPPED))
+    until(lambda: running.run.progress().rows_read == 10)
+    assert running.stop() is Ending.UNFINISHED
+    until(lambda: offsets(path))
+
+
+def test_reading_waits_while_too_much_of_the_log_waits_for_a_writer(
+    hub: Hub, tmp_path: Path
+) -> None:
+    made = pipeline(tmp_path, 100_000, log_bytes_max="100KiB")
+    path = add(made, tmp_path, "stuck")
+    set_bad(path, 0)
+    running = Running(made.prepare(hub, until=Until.STOPPED))
+    until(lambda: running.run.progress().held_by == "lake/stuck")
+    assert running.run.progress().rows_read < 100_000
+    running.stop()
+
+
+def test_with_catch_up_all_nothing_is_read_before_every_writer_has_what_was_there(
+    hub: Hub, tmp_path: Path
+) -> None:
+    path = tmp_path / "bad"
+    pipeline(tmp_path, 100, "good").run(hub, once=True)
+    made = Pipeline("lake", CountingReader(200), catch_up="all")
+    add(made, tmp_path, "bad")
+    set_bad(path, 50)
+    running = Running(made.prepare(hub, until=Until.STOPPED))
+    until(running.run.troubles)
+    assert running.run.progress().rows_read == 0
+    assert running.stop() is Ending.FAILED
+
+
+def test_a_sink_that_cannot_be_reached_is_named_before_anything_starts(
+    hub: Hub, tmp_path: Path
+) -> None:
+    class Unreachable(RecordingWriter, frozen=True):
+        def check(self) -> str:
+            raise ConfigError("no route to the sink")
+
+    made = Pipeline("lake", CountingReader(10))
+    made.write("crm", Unreachable(str(tmp_path)), engine="direct")
+    with pytest.raises(ConfigError, match=r"writer[.]crm: no route"):
+        made.run(hub, once=True)
+    assert hub.topics() == []

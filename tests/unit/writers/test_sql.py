@@ -1,0 +1,156 @@
+"""The `sql` writer, into SQLite; and what it says of databases that it cannot use."""
+
+from __future__ import annotations
+
+import pickle
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tailrace.errors import BackendUnavailable, ConfigError, InvalidValue
+from tailrace.pipeline.writer import Offsets
+from tailrace.writers.sql import SqlWriter
+from tailrace.writers.sql_applied import including, within
+from tests.unit.writers.sql_contract import SqlContract
+from tests.unit.writers.sql_sink import Sink, attempt, insert
+
+
+class TestSqlite(SqlContract):
+    @pytest.fixture
+    def url(self, tmp_path: Path) -> str:
+        return f"sqlite:///{tmp_path}/crm.db"
+
+    @pytest.fixture
+    def impatient_url(self, url: str) -> str:
+        return f"{url}?timeout=0.1"
+
+    @pytest.fixture
+    def bytes_type(self) -> str:
+        return "blob"
+
+    def test_nested_values_are_json(self, sink: Sink) -> None:
+        sink.write(insert({"id": 1, "v": {"a": [1, None]}}), insert({"id": 2, "v": "x"}))
+        assert [row["v"] for row in sink.rows()] == ['{"a":[1,null]}', "x"]
+
+    def test_a_dot_is_part_of_the_name(self, sink: Sink) -> None:
+        sink.write(insert({"id": 1}, namespace="public.orders"))
+        assert sink.rows("public.orders") == [{"id": 1}]
+
+    def test_columns_are_found_in_any_case(self, sink: Sink) -> None:
+        sink.execute("CREATE TABLE orders (ID int PRIMARY KEY, Total int)")
+        sink.write(insert({"id": 1, "TOTAL": 2}))
+        assert sink.rows(order="ID") == [{"ID": 1, "Total": 2}]
+        (failure,) = sink.write(insert({"id": 2, "total": 2, "Total": 3}))
+        assert "several fields" in failure.error
+
+    def test_an_integer_beyond_64_bits_is_refused(self, sink: Sink) -> None:
+        (failure,) = sink.write(insert({"id": 1 << 70}))
+        assert "too large" in failure.error
+
+    def test_what_is_written_survives_a_power_loss(self, sink: Sink, tmp_path: Path) -> None:
+        sink.write(insert({"id": 1}))
+        mode = sqlite3.connect(tmp_path / "crm.db").execute("PRAGMA journal_mode").fetchone()
+        assert mode == ("wal",)
+
+    def test_a_file_that_is_no_database_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / "crm.db").write_text("hello " * 1000)
+        writer = SqlWriter(f"sqlite:///{tmp_path}/crm.db")
+        for use in (writer.check, lambda: writer.open(attempt())):
+            with pytest.raises(BackendUnavailable, match=r"crm\.db.* not a database"):
+                use()
+
+    def test_looking_makes_no_file(self, tmp_path: Path) -> None:
+        writer = SqlWriter(f"sqlite:///{tmp_path}/crm.db")
+        assert "SQLite" in writer.check()
+        assert writer.applied("lake/crm", "s", None) == []  # type: ignore[arg-type]
+        writer.forget("lake/crm", "s", 0, None)  # type: ignore[arg-type]
+        assert list(tmp_path.iterdir()) == []
+        with pytest.raises(ConfigError, match="no directory"):
+            SqlWriter(f"sqlite:///{tmp_path}/missing/crm.db").check()
+
+    def test_a_relative_path_starts_at_a_directory(self, tmp_path: Path) -> None:
+        writer = SqlWriter("sqlite:///crm.db").beside(tmp_path)
+        assert writer == SqlWriter(f"sqlite:///{tmp_path}/crm.db")
+        server = SqlWriter("postgresql://ann:hush@db/shop")
+        assert server.beside(tmp_path) == server
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("nonsense:hush", "no URL of a database"),
+        ("postgresql://ann:hush@db:port/shop", "no URL of a database"),
+        ("sqlite://", "in memory"),
+        ("sqlite:///:memory:", "in memory"),
+        ("nobase://ann:hush@db/shop", "cannot use"),
+        ("postgresql+nodriver://ann:hush@db/shop", "does not know"),
+        ("mysql://ann:hush@db/shop", "pip install pymysql"),
+        ("postgresql+asyncpg://ann:hush@db/shop", "asyncpg"),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_explained_without_its_password(url: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as raised:
+        SqlWriter(url).check()
+    assert "hush" not in str(raised.value)
+
+
+def test_a_server_that_does_not_answer_is_named_without_the_password() -> None:
+    writer = SqlWriter("postgresql://ann:hush@127.0.0.1:1/shop")
+    for use in (writer.check, lambda: writer.open(attempt())):
+        with pytest.raises(BackendUnavailable, match=r"127\.0\.0\.1:1/shop") as raised:
+            use()
+        assert raised.value.retryable
+        told = "".join([str(raised.value), repr(raised.value), repr(raised.value.__cause__)])
+        assert "hush" not in told
+        assert "\n" not in told
+
+
+def test_without_sqlalchemy_it_says_what_to_install() -> None:
+    script = (
+        "import sys; sys.modules['sqlalchemy'] = None\n"
+        "from tailrace.writers.sql import SqlWriter\n"
+        "SqlWriter('sqlite:///crm.db').check()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert "ConfigError: the sql writer needs SQLAlchemy" in done.stderr
+    assert "pip install 'tailrace[sql]'" in done.stderr
+
+
+def test_its_password_is_not_shown_and_survives_the_way_to_an_executor() -> None:
+    writer = SqlWriter("postgresql://ann:hush@db/shop", key=("id",))
+    assert "hush" not in repr(writer)
+    assert pickle.loads(pickle.dumps(writer)) == writer
+
+
+@pytest.mark.parametrize("table", ["", "{other}", "{}"])
+def test_a_table_option_that_names_none_is_refused(table: str) -> None:
+    with pytest.raises(InvalidValue):
+        SqlWriter("sqlite:///crm.db", table=table)
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"url": "sqlite:///crm.db", "table": table}, SqlWriter)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "added", "expected"),
+    [
+        ([], (1, 2), [(1, 2)]),
+        ([(0, 2)], (2, 4), [(0, 4)]),
+        ([(2, 4)], (0, 2), [(0, 4)]),
+        ([(0, 2), (6, 8)], (3, 5), [(0, 2), (3, 5), (6, 8)]),
+        ([(0, 2), (3, 4), (6, 8)], (1, 7), [(0, 8)]),
+        ([(0, 9)], (3, 4), [(0, 9)]),
+        ([(0, 2)], (5, 5), [(0, 2)]),
+    ],
+)
+def test_ranges_are_kept_in_order_and_apart(
+    ranges: list[tuple[int, int]], added: tuple[int, int], expected: list[tuple[int, int]]
+) -> None:
+    held = [Offsets(*each) for each in ranges]
+    assert [tuple(each) for each in including(held, Offsets(*added))] == expected
+    assert within([Offsets(0, 3), Offsets(5, 9)], Offsets(2, 6)) == [Offsets(2, 3), Offsets(5, 6)]
