@@ -1,8 +1,10 @@
 """What README and docs show is run as it stands: a page that lies fails here.
 
 Blocks fenced as `python` and `console` run, in order, page by page, in an empty directory. The
-Python blocks of a page share one namespace; of a `console` block the commands that call
-`tailrace` run, and each must exit with 0. What is not meant to run is fenced as `text`.
+Python blocks of a page share one namespace; of a `console` block the commands run that call
+`tailrace` or prepare its files, and each must exit with 0. A `toml` block that begins with a
+comment of a file's name, `# shop.toml`, is that file from there on. What is not meant to run is
+fenced as `text`.
 """
 
 from __future__ import annotations
@@ -11,18 +13,21 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [page for page in [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))] if page.exists()]
-FENCE = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(python|console|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)$", re.MULTILINE)
-CALLS_TAILRACE = re.compile(r"(?:^|\| *)tailrace\b")
-COMMAND_SECONDS_MAX = 100
+RUNS = re.compile(r"(?:^|\| *)tailrace\b|^(?:mkdir|printf|sed) ")
+FILE_NAME = re.compile(r"# (\w+\.toml)\n")
+COMMAND_SECONDS_MAX = 200
+ON_SPARK = ("five-minutes.md",)
 
 
 class Block(NamedTuple):
@@ -42,7 +47,7 @@ def blocks_of(page: str) -> list[Block]:
 
 def commands_of(block: Block) -> list[str]:
     commands = [found.group(1) for found in COMMAND.finditer(block.text)]
-    return [command for command in commands if CALLS_TAILRACE.search(command)]
+    return [command for command in commands if RUNS.search(command)]
 
 
 def run_python(block: Block, page: Path, namespace: ModuleType) -> None:
@@ -66,6 +71,11 @@ def run_console(block: Block, page: Path, path: str) -> None:
         assert done.returncode == 0, f"{page.name}: $ {command}\n{done.stdout}"
 
 
+def write_file(block: Block, directory: Path) -> None:
+    if name := FILE_NAME.match(block.text):
+        (directory / name.group(1)).write_text(block.text)
+
+
 @pytest.fixture
 def path_with_tailrace(tmp_path: Path) -> str:
     """A PATH whose `tailrace` is the one under test."""
@@ -78,7 +88,14 @@ def path_with_tailrace(tmp_path: Path) -> str:
     return f"{script.parent}{os.pathsep}{os.environ['PATH']}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def pages() -> Iterator[Any]:
+    for page in PAGES:
+        marks = [pytest.mark.xdist_group("spark")] if page.name in ON_SPARK else []
+        yield pytest.param(page, id=str(page.relative_to(ROOT)), marks=marks)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("page", list(pages()))
 def test_every_example_of_the_page_runs(
     page: Path, tmp_path: Path, path_with_tailrace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,12 +107,22 @@ def test_every_example_of_the_page_runs(
     for block in blocks_of(page.read_text()):
         if block.language == "python":
             run_python(block, page, namespace)
+        elif block.language == "toml":
+            write_file(block, directory)
         else:
             run_console(block, page, path_with_tailrace)
 
 
-def test_only_tailrace_commands_of_a_console_block_run() -> None:
+def test_only_tailrace_commands_of_a_console_block_and_what_they_need_run() -> None:
     page = "a\n```console\n$ make demo\n$ echo x \\\n  | tailrace push o\ntailrace out\n```\n"
     (block,) = blocks_of(page)
     assert block.line == 3
     assert commands_of(block) == ["echo x \\\n  | tailrace push o"]
+    needed = Block("console", "$ mkdir in\n$ pip install tailrace\nprintf out\n", 1)
+    assert commands_of(needed) == ["mkdir in"]
+
+
+def test_only_a_toml_block_that_begins_with_a_name_is_a_file(tmp_path: Path) -> None:
+    write_file(Block("toml", "# shop.toml\n[pipeline]\n", 1), tmp_path)
+    write_file(Block("toml", "# Half a file.\n[reader]\n", 1), tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["shop.toml"]

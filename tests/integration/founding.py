@@ -44,10 +44,12 @@ def offsets(backend: EmbeddedBackend, partition: Partition = P0) -> list[int]:
 def check_whole(backend: EmbeddedBackend, partition: Partition = P0) -> None:
     """No damage; and the files of the partition are those that rows name, and no others."""
     assert [damage for _, damage in backend.log.verify(partition) if damage is not None] == []
-    named = {info.log_path.stem for info in backend.log.segments(partition)}
-    begun = segment_name(backend.log.bounds(partition).end)  # by an append that was never committed
-    directory = backend.log.segments(partition)[0].log_path.parent
-    assert {path.stem for path in directory.iterdir()} - {begun} == named
+    named = {info.log_path for info in backend.log.segments(partition)}
+    (directory,) = {path.parent for path in named} or {Path("nowhere")}
+    # An append that was never committed may have begun a segment.
+    begun = segment_name(backend.log.bounds(partition).end)
+    files = {path.stem for path in directory.glob("*")}
+    assert files - {begun} == {path.stem for path in named}
     rows = backend._database().rows(
         "SELECT p.entries, count(e.base) FROM partitions p"
         " LEFT JOIN entries e ON e.partition = p.id GROUP BY p.id"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -12,20 +13,31 @@ import pytest
 import tailrace
 from tailrace.demo.audit import audited
 from tailrace.demo.load import Load, Order
-from tailrace.demo.play import COUNTS, MARK
+from tailrace.demo.play import MARK
 from tailrace.demo.report import Row
+from tailrace.demo.sinks import compared
+from tailrace.demo.topic_act import COUNTS
+from tailrace.operations.audit import read_audit
+
+# One process plays, and all tests look at what it left.
+pytestmark = pytest.mark.xdist_group("demo")
 
 LOAD = Load(4_000)
+SALES = 2_000
+WITH_SPARK = "from tailrace.cli import main; main()"
+WITHOUT_SPARK = f"import sys; sys.modules['pyspark'] = None; {WITH_SPARK}"
 
 
-def play(directory: Path, orders: int = LOAD.orders) -> subprocess.CompletedProcess[str]:
-    command = (sys.executable, "-m", "tailrace", "demo", "--orders", str(orders))
+def play(
+    directory: Path, orders: int = LOAD.orders, program: str = WITHOUT_SPARK
+) -> subprocess.CompletedProcess[str]:
+    counts = ("--orders", str(orders), "--sales", str(SALES))
     return subprocess.run(
-        [*command, "--directory", str(directory)],
+        [sys.executable, "-c", program, "demo", *counts, "--directory", str(directory)],
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=180,
     )
 
 
@@ -53,8 +65,23 @@ def broken(rows: list[Row]) -> list[str]:
 
 def test_every_promise_of_the_table_is_held(played: tuple[Path, str, str]) -> None:
     _, table, _ = played
-    assert table.count("  held\n") == 4
+    assert table.count("  held\n") == 9
     assert "BROKEN" not in table
+
+
+def test_with_spark_every_promise_is_held_too(tmp_path: Path) -> None:
+    done = play(tmp_path / "demo-data", orders=1_000, program=WITH_SPARK)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "by the engine spark" in done.stderr
+    assert done.stdout.count("  held\n") == 9
+
+
+def test_without_spark_it_says_so_and_goes_on_by_the_direct_engine(
+    played: tuple[Path, str, str],
+) -> None:
+    _, _, progress = played
+    assert "The direct engine takes the place of Spark: Spark cannot be used" in progress
+    assert "by the engine direct" in progress
 
 
 def test_what_happened_is_told_in_plain_lines_where_there_is_no_terminal(
@@ -62,19 +89,33 @@ def test_what_happened_is_told_in_plain_lines_where_there_is_no_terminal(
 ) -> None:
     _, _, progress = played
     assert [line.split()[0] for line in progress.splitlines() if line.startswith("  ")] == [
-        "scaled:",
-        "kill",
-        "scaled:",
+        *("scaled:", "kill", "scaled:"),
+        *("failed:", "others:", "$", "stopped:", "$"),
     ]
-    assert "pushing  100 %" in progress
-    assert "reading  100 %" in progress
+    for stage in ("pushing", "reading", "writing"):
+        assert f"{stage}  100 %" in progress
     assert "\r" not in progress
+
+
+def test_what_the_operator_did_is_audited(played: tuple[Path, str, str]) -> None:
+    directory, _, progress = played
+    retried, acknowledged = (
+        line.partition("pipeline ")[2] for line in progress.splitlines() if line.startswith("  $")
+    )
+    assert retried == "retry shops/sqlite --one-at-a-time"
+    with tailrace.open(directory) as hub:
+        entries = read_audit(hub, "shops/sqlite", 10)
+    assert [entry.command for entry in entries] == [
+        "pipeline retry --one-at-a-time",
+        "pipeline ack",
+    ]
+    assert acknowledged.endswith(f"--reason '{entries[1].reason}'")
 
 
 def test_every_command_it_ends_with_works(played: tuple[Path, str, str]) -> None:
     _, table, _ = played
     commands = [line.strip() for line in table.splitlines() if line.startswith("  tailrace ")]
-    assert len(commands) == 3
+    assert len(commands) == 5
     for command in commands:
         done = subprocess.run(
             ["bash", "-o", "pipefail", "-c", f"'{sys.executable}' -m {command}"],
@@ -111,6 +152,7 @@ def test_too_few_orders_are_refused_before_anything_is_deleted(tmp_path: Path) -
 
 def test_an_untouched_demo_holds_when_it_is_audited_again(hub: Path) -> None:
     assert broken(audited(hub, LOAD, COUNTS)) == []
+    assert broken(compared(hub, 0)) == []
 
 
 def test_a_receipt_for_an_order_that_is_not_there_breaks_a_promise(hub: Path) -> None:
@@ -137,3 +179,36 @@ def test_a_topic_that_was_not_scaled_breaks_a_promise(hub: Path) -> None:
     assert broken(audited(hub, LOAD, (*COUNTS, 16))) == [
         "partition counts that took orders: 4 -> 12 -> 8 -> 16"
     ]
+
+
+def test_a_sale_twice_in_the_database_breaks_a_promise(hub: Path) -> None:
+    with sqlite3.connect(hub / "sales.db") as database:
+        database.execute("INSERT INTO sales SELECT * FROM sales LIMIT 1")
+    assert broken(compared(hub, 0)) == ["sales in SQLite exactly once"]
+
+
+def test_a_sale_that_the_database_lost_breaks_two_promises(hub: Path) -> None:
+    with sqlite3.connect(hub / "sales.db") as database:
+        database.execute("DELETE FROM sales WHERE rowid = 1")
+    assert broken(compared(hub, 0)) == [
+        "sales in SQLite exactly once",
+        "sales left out of SQLite",
+    ]
+
+
+def test_a_parquet_file_that_is_gone_breaks_a_promise(hub: Path) -> None:
+    next(hub.glob("parquet/*/*.parquet")).unlink()
+    assert broken(compared(hub, 0)) == ["sales in Parquet exactly once"]
+
+
+def test_a_shop_whose_sales_are_in_another_order_breaks_a_promise(hub: Path) -> None:
+    file = hub / "shops" / "rome.jsonl"
+    first, second, *rest = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join([second, first, *rest]))
+    assert broken(compared(hub, 0)) == ["shops whose sales the topic has in order"]
+
+
+def test_a_sale_that_nobody_read_breaks_every_promise(hub: Path) -> None:
+    with (hub / "shops" / "rome.jsonl").open("ab") as file:
+        file.write(b'{"shop":"rome","number":9000,"customer":"c1","total":1.0}\n')
+    assert len(broken(compared(hub, 0))) == 5

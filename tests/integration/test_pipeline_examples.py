@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 import tailrace
 from tailrace import functions as fn
+from tailrace import writers
 from tailrace.pipeline.books import State
 from tailrace.pipeline.driving import DriverOf, drive_directly
+from tailrace.pipeline.on_spark import drivers_on
 from tests.pipelines.bench import Bench
 from tests.pipelines.recording import RecordingWriter, deliveries, set_bad
 
@@ -22,8 +25,6 @@ pytestmark = pytest.mark.xdist_group("spark")
 def driver_of(request: pytest.FixtureRequest) -> DriverOf:
     if request.param == "direct":
         return drive_directly
-    from tailrace.pipeline.on_spark import drivers_on
-
     return drivers_on(request.getfixturevalue("spark"))
 
 
@@ -91,3 +92,52 @@ def test_a_function_that_drops_the_last_half_still_reaches_the_end(
 
 def _only_the_first_half(document: dict[str, Any]) -> dict[str, Any] | None:
     return document if document["n"] < 5000 else None
+
+
+def test_a_sink_of_sparks_own_gets_the_rows_through_functions_in_sql(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "csv"
+    with tailrace.open(tmp_path / "hub") as hub:
+        writer = writers.spark("csv", {"path": str(path)}, schema="n BIGINT, double BIGINT")
+        bench = Bench(hub, drivers_on(spark), writer)
+        bench.append("A" * 100)
+        bench.options = {
+            "functions": [
+                fn.sql("n, 2 * n AS double", "n >= 90", schema="n BIGINT"),
+                fn.python(_but_not_95),
+                fn.sql("*", "double < 198", schema="n BIGINT, double BIGINT"),
+            ]
+        }
+        assert not bench.run().failed
+        assert bench.mark == 100
+    found = sorted(tuple(map(int, row)) for row in _rows_of(path))
+    assert found == [(n, 2 * n) for n in range(90, 99) if n != 95]
+
+
+def _but_not_95(document: dict[str, Any]) -> dict[str, Any] | None:
+    return document if document["n"] != 95 else None
+
+
+def _rows_of(path: Path) -> list[list[str]]:
+    lines = [line for file in path.glob("*.csv") for line in file.read_text().splitlines()]
+    return [line.split(",")[:2] for line in lines]
+
+
+def test_records_that_sql_handles_are_resumed_one_at_a_time_too(
+    spark: SparkSession, tmp_path: Path, sink: Path
+) -> None:
+    sink.mkdir()
+    with tailrace.open(tmp_path / "hub") as hub:
+        bench = Bench(hub, drivers_on(spark), RecordingWriter(str(sink)))
+        bench.append("A" * 6)
+        bench.options = {"functions": [fn.sql("n", "n <> 2", schema="n BIGINT")]}
+        set_bad(sink, 4)
+        bench.run()
+        state = bench.run().books.state
+        assert state.position == "lake.commits/0.0@4", state
+        assert deliveries(sink) == [[0], [1], [3]]
+        set_bad(sink)
+        bench.run()
+        assert deliveries(sink)[3:] == [[4], [5]]
+        assert bench.mark == 6

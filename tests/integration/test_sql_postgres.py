@@ -6,9 +6,10 @@ import json
 import random
 import threading
 import time
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -17,6 +18,7 @@ import pytest
 from tailrace.errors import BackendUnavailable, OutcomeUnknown
 from tailrace.pipeline.writer import Offsets
 from tailrace.writers.sql import SqlWriter
+from tailrace.writers.sql_database import database_at
 from tests.evidence import RecordEvidence
 from tests.integration.children import Child, Report
 from tests.scale import count
@@ -153,7 +155,7 @@ class TestPostgres(SqlContract):
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE application_name = 'tailrace'"
+                " WHERE application_name = 'tailrace' AND datname = current_database()"
             )
         with pytest.raises(BackendUnavailable) as raised:
             sink.write(insert({"id": 2}))
@@ -186,6 +188,34 @@ class TestPostgres(SqlContract):
         assert "duplicate key value" in failure.error
         assert sink.applied() == [(0, 1)]
 
+    def test_who_pauses_gives_way_before_who_waits_gives_up(self, url: str) -> None:
+        link = database_at(url).connect()
+        with link.transaction() as cursor:
+            cursor.execute(
+                "SELECT current_setting('idle_in_transaction_session_timeout')::interval,"
+                " current_setting('lock_timeout')::interval"
+            )
+            pause, wait = cursor.fetchone()
+        link.close()
+        assert timedelta(0) < pause < wait
+
+    def test_a_deadlock_is_only_tried_again(self, url: str) -> None:
+        sink = Sink(f"{url}?options=-c%20deadlock_timeout%3D2s", key=("id",))
+        sink.write(insert({"id": 1, "v": 1}), insert({"id": 2, "v": 1}))
+        with psycopg.connect(url) as rival, psycopg.connect(url, autocommit=True) as observer:
+            rival.execute("SET deadlock_timeout = '10min'")
+            rival.execute("UPDATE orders SET v = 3 WHERE id = 2")
+            both = (update({"id": 1, "v": 2}), update({"id": 2, "v": 2}))
+            writing = threading.Thread(target=sink.write, args=both)
+            writing.start()
+            _wait_for_a_lock(observer)
+            rival.execute("UPDATE orders SET v = 3 WHERE id = 1")
+            rival.commit()
+            writing.join()
+        assert sink.rows() == [{"id": 1, "v": 2}, {"id": 2, "v": 2}]
+        assert sink.applied() == [(0, 4)]
+        sink.close()
+
     def test_an_attempt_waits_for_a_commit_that_is_under_way(self, sink: Sink, url: str) -> None:
         """So what it finds applied is final: nothing older can still commit."""
         sink.write(insert({"id": 1}))
@@ -194,14 +224,23 @@ class TestPostgres(SqlContract):
             older.execute("UPDATE tailrace_applied SET ranges = '[[0,5]]'")
             opening = threading.Thread(target=lambda: found.extend(sink.session().applied()))
             opening.start()
-            deadline = time.monotonic() + 30
-            waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-            while observer.execute(waiting).fetchone() is None and time.monotonic() < deadline:
-                time.sleep(0.01)
+            _wait_for_a_lock(observer)
             assert found == []
             older.commit()
             opening.join()
         assert found == [Offsets(0, 5)]
+
+
+def _wait_for_a_lock(observer: psycopg.Connection[Any]) -> None:
+    """Until somebody waits for a lock of this database."""
+    deadline = time.monotonic() + 30
+    waiting = (
+        "SELECT 1 FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    while observer.execute(waiting).fetchone() is None:
+        assert time.monotonic() < deadline, "nobody waits"
+        time.sleep(0.01)
 
 
 def _write_for_ever(report: Report, url: str, number: int, rows: int) -> None:

@@ -51,6 +51,7 @@ class Bench:
         pipeline = PipelineDefinition(name="lake", reader=Reader(), writers=(definition,))
         driver = self.driver_of(self.hub, pipeline, definition)
         run = WriterRun(self.hub, pipeline, definition, driver.engine, SystemClock())
+        run.enrol()
         run.begin()
         run.drain()
         run.end()

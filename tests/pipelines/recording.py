@@ -16,8 +16,8 @@ class RecordingWriter(Writer, frozen=True):
     """At least once, into the file `deliveries` of a directory: a line for each call of `write`.
 
     Offsets listed in the file `bad` are refused: with `partial` by naming them, else by an error
-    for the whole batch. While the file `down` exists, the sink cannot be had. Each write takes
-    `delay_s`.
+    for the whole batch. The file `begun` says that a write has begun. While the file `down` exists,
+    the sink cannot be had. Each write takes `delay_s`.
     """
 
     path: str
@@ -41,6 +41,7 @@ class _Recording:
         return ()
 
     def write(self, rows: Rows, offsets: Offsets) -> Sequence[Failure]:
+        Path(self._writer.path, "begun").touch()
         time.sleep(self._writer.delay_s)
         if Path(self._writer.path, "down").exists():
             raise ConnectionError("the sink is down")

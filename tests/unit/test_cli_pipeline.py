@@ -201,7 +201,8 @@ functions = [{{ omit = ["card"] }}]
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "in").mkdir()
     rows = (f'{{"id":{number},"card":"x"}}\n' for number in range(3))
     (tmp_path / "in" / "orders.jsonl").write_text("".join(rows))
@@ -238,8 +239,8 @@ def test_what_is_wrong_with_a_file_is_named_by_file_and_key(
 
 def test_a_run_ends_when_all_is_delivered_and_says_what_was(cli: CommandLine, file: Path) -> None:
     report = cli.json("pipeline", "run", str(file), "--once")
-    assert (report["ending"], report["rows_read"]) == ("done", 3)
-    (writer,) = report["writers"]
+    assert (report["ending"], report["last"]["rows_read"]) == ("done", 3)
+    (writer,) = report["last"]["writers"]
     assert (writer["name"], writer["rows"], writer["behind"]) == ("lake/files", 3, 0)
     assert report["spark_log"] is None
     (written,) = (file.parent / "out" / "orders").iterdir()
@@ -261,6 +262,7 @@ def test_a_pipeline_of_a_module_is_run_by_its_name(
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    assert cli.json("pipeline", "run", "lake_module:lake", "--once")["rows_read"] == 3
+    report = cli.json("pipeline", "run", "lake_module:lake", "--once")
+    assert report["last"]["rows_read"] == 3
     for wrong in ("lake_module:tailrace", "lake_module:none", "no_module:lake", "none.toml"):
         assert "ConfigError" in cli.run("pipeline", "run", wrong, status=2).stderr

@@ -1,4 +1,4 @@
-"""The parts of the demo: its load, its control, its bar, its table."""
+"""The parts of the demo: its loads, its control, its comparison, its bar, its table."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from tailrace.demo.control import READ_AT_A_TURN, Push, customers_in_order
 from tailrace.demo.load import PRODUCERS, Load
 from tailrace.demo.progress import Progress
 from tailrace.demo.report import Row, table
+from tailrace.demo.sales import SHOPS, Sale, Sales
+from tailrace.demo.sinks import once
 from tailrace.errors import InvalidValue
 from tailrace.topic.router import hash_key
 
@@ -49,6 +51,43 @@ def test_too_small_a_load_is_refused() -> None:
         Load(999)
 
 
+def test_each_shop_counts_its_sales_from_one_and_one_sale_is_a_mistake() -> None:
+    sales = list(Sales(1_003))
+    assert len(sales) == 1_003
+    for shop in SHOPS:
+        numbers = [sale.number for sale in sales if sale.shop == shop]
+        assert numbers == list(range(1, len(numbers) + 1))
+    assert sum(sale.total < 0 for sale in sales) == 1
+    assert sales == list(Sales(1_003))
+
+
+def test_too_few_sales_are_refused() -> None:
+    with pytest.raises(InvalidValue, match="1,000 or more"):
+        Sales(999)
+
+
+SOLD = [Sale("rome", number, "c1", 1.0) for number in range(1, 11)]
+
+
+@pytest.mark.parametrize(
+    ("found", "count"),
+    [
+        (SOLD, 10),
+        (SOLD[::-1], 10),
+        (SOLD[1:], 9),
+        ([*SOLD, SOLD[0]], 9),
+        ([*SOLD[1:], SOLD[1]], 8),
+        ([*SOLD, Sale("rome", 99, "c1", 1.0)], 9),
+        ([*SOLD[1:], Sale("rome", 1, "c1", 2.0)], 8),
+    ],
+    ids=["all", "another order", "one lost", "one twice", "both", "one too many", "one changed"],
+)
+def test_only_sales_that_are_there_exactly_once_and_unchanged_count(
+    found: list[Sale], count: int
+) -> None:
+    assert once(SOLD, found) == count
+
+
 def pushes_of(customers: list[str], counts: list[int], each: int) -> list[Push]:
     """Each customer orders `each` times at every number of partitions, one after the other."""
     return [
@@ -74,7 +113,7 @@ def test_the_control_loses_the_order_of_customers_that_change_their_partition() 
 
 def test_without_a_terminal_a_stage_takes_ten_plain_lines() -> None:
     stream = io.StringIO()
-    progress = Progress(stream, "pushing", 1_000)
+    progress = Progress(stream, "pushing", 1_000, "orders")
     for done in range(1_001):
         progress.show(done)
     progress.end()
@@ -85,7 +124,7 @@ def test_without_a_terminal_a_stage_takes_ten_plain_lines() -> None:
 
 def test_on_a_terminal_a_stage_is_one_bar_below_what_happened() -> None:
     stream = Terminal()
-    progress = Progress(stream, "pushing", 1_000)
+    progress = Progress(stream, "pushing", 1_000, "orders")
     progress.show(500)
     progress.say("  scaled")
     progress.end()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from tailrace.errors import ConfigError, Error, InvalidName, InvalidValue
@@ -14,7 +17,15 @@ from tailrace.spark.offsets import (
     parse_edge,
     to_json,
 )
-from tailrace.spark.options import Reading, read_options, write_options
+from tailrace.spark.options import (
+    BATCH,
+    READ,
+    STREAM,
+    WRITE,
+    Reading,
+    read_options,
+    write_options,
+)
 
 ORDERS = {"hub": "/hub", "subscribe": "orders"}
 
@@ -140,3 +151,12 @@ def test_what_spark_reports_of_a_query_can_be_where_another_begins() -> None:
     reported = '{"orders": {"identity": "9f", "0.0": 10}}'
     edge = parse_edge(reported, "startingOffsets", Extreme.EARLIEST)
     assert edge == Named({"orders": {(0, 0): 10}}, Extreme.EARLIEST)
+
+
+def test_every_option_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    _, _, options = page.partition("\n## Options\n")
+    reading, _, writing = options.partition("\n## ")[0].partition("| writing |")
+    name = re.compile(r"^\| `(\w+)`", re.MULTILINE)
+    assert set(name.findall(reading)) == {*READ, *BATCH, *STREAM}
+    assert set(name.findall(writing)) == {*WRITE}

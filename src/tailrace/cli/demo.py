@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from tailrace import demo
 from tailrace.cli.command import verb
 
 
@@ -13,7 +14,7 @@ from tailrace.cli.command import verb
     "demo",
     examples="""
     tailrace demo
-    tailrace demo --orders 40000 --directory /tmp/demo
+    tailrace demo --orders 40000 --sales 20000 --directory /tmp/demo
     """,
 )
 @click.option(
@@ -26,15 +27,20 @@ from tailrace.cli.command import verb
 @click.option(
     "--orders",
     type=click.IntRange(min=1),
-    default=400_000,
+    default=demo.ORDERS,
     show_default=True,
-    help="How many messages are pushed.",
+    help="How many messages are pushed to the topic.",
 )
-def demo_command(directory: Path, orders: int) -> None:
-    """Watch a topic being re-scaled under load, in half a minute.
+@click.option(
+    "--sales",
+    type=click.IntRange(min=1),
+    default=demo.SALES,
+    show_default=True,
+    help="How many rows go through the pipeline.",
+)
+def demo_command(directory: Path, orders: int, sales: int) -> None:
+    """Watch a topic being re-scaled under load and a pipeline with a bad row, in a minute.
 
     The closing table compares what was promised with what was seen; status 1 if they differ.
     """
-    from tailrace import demo
-
-    raise click.exceptions.Exit(demo.run(directory, orders))
+    raise click.exceptions.Exit(demo.run(directory, orders, sales))

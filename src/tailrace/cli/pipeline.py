@@ -88,8 +88,8 @@ def _pipeline_text(view: PipelineView) -> str:
     if view.unreadable:
         letters = format_amount(view.unreadable, "dead letter")
         lines.append(f"  {letters} could not be read: tailrace dlq {view.name} list --by error")
-    if view.slowest is not None and len(view.writers) > 1:
-        lines.append(f"  furthest behind, so the reader waits for it first: {view.slowest}")
+    if view.reader_held:
+        lines.append(f"  the reader waits for {view.slowest}: tailrace explain {view.slowest}")
     watched = any(writer.rows_per_second is not None for writer in view.writers)
     headings = ("writer", "state", "rows", *(["rows/s"] if watched else []), "behind", "parked", "")
     lines.append(table(headings, (_writer_row(writer, watched) for writer in view.writers)))

@@ -18,7 +18,7 @@ from tailrace.cli.session import ExitStatus, Session
 from tailrace.cli.tables import table
 
 if TYPE_CHECKING:
-    from tailrace.operations.pipeline_run import RunReport, Watch, WriterReport
+    from tailrace.operations.pipeline_run import RunLook, RunReport, Watch, WriterReport
     from tailrace.pipeline.run import Ending, PipelineRun
 
 LOOK_S: Final = 0.1
@@ -62,12 +62,13 @@ def run(session: Session, file: str, once: bool, master: str | None, verbose: bo
         prepared = pipeline.prepare(hub, until=until, master=master or MASTER, verbose=verbose)
         watch = Watch(hub, prepared, rows_so_far(hub, prepared.definition))
         running = _Running(prepared, watch, signals)
-        ending = running.wait()
-        report = watch.end(running.seconds, ending)
-        session.show(report, _report_text)
-        if ending is Ending.UNFINISHED:
-            _leave(ExitStatus.STOPPED)
-        _stop_spark()
+        try:
+            ending = running.wait()
+            session.show(watch.end(running.seconds, ending), _report_text)
+            if ending is Ending.UNFINISHED:
+                _leave(ExitStatus.STOPPED)
+        finally:
+            _stop_spark()
     if ending is Ending.FAILED:
         raise click.exceptions.Exit(ExitStatus.ERROR)
 
@@ -160,16 +161,16 @@ class _Display:
         """Whether it is time to show it again."""
         return seconds >= self._due
 
-    def show(self, report: RunReport) -> None:
+    def show(self, look: RunLook) -> None:
         """Show it."""
-        self._due = report.seconds + self._interval_s
+        self._due = look.seconds + self._interval_s
         if not self._terminal:
             import msgspec
 
-            click.echo(msgspec.json.encode(report), err=True)
+            click.echo(msgspec.json.encode(look), err=True)
             return
         self.clear()
-        text = _progress_text(report)
+        text = _progress_text(look)
         self._drawn = text.count("\n") + 1
         click.echo(text, err=True)
 
@@ -185,13 +186,18 @@ class _Display:
         click.echo(sentence, err=True)
 
 
-def _progress_text(report: RunReport) -> str:
-    read = f"{report.pipeline}: {format_amount(report.rows_read, 'row')} read"
-    if report.unreadable:
-        read += f", {report.unreadable:,} unreadable"
-    if report.held_by is not None:
-        read += f"; the reader waits for {report.held_by}"
-    return f"{read}\n{_writers_table(report.writers)}"
+def _progress_text(look: RunLook) -> str:
+    if not look.writers:
+        return f"{look.pipeline}: starting, {look.seconds:.0f} s"
+    read = f"{look.pipeline}: {_read_text(look)}"
+    if look.held_by is not None:
+        read += f"; the reader waits for {look.held_by}"
+    return f"{read}\n{_writers_table(look.writers)}"
+
+
+def _read_text(look: RunLook) -> str:
+    unreadable = f", {look.unreadable:,} unreadable" if look.unreadable else ""
+    return f"{format_amount(look.rows_read, 'row')} read{unreadable}"
 
 
 def _writers_table(writers: tuple[WriterReport, ...]) -> str:
@@ -213,13 +219,12 @@ def _trouble(writer: WriterReport) -> str:
 def _report_text(report: RunReport) -> str:
     from tailrace.pipeline.run import Ending
 
-    ending = Ending[(report.ending or "done").upper()]
+    ending, last = Ending[report.ending.upper()], report.last
     colour = "green" if ending in (Ending.DONE, Ending.STOPPED) else "red"
     lines = [
-        f"{report.pipeline} {click.style(ending.name, fg=colour, bold=True)} "
-        f"after {report.seconds:,.1f} s: {ending.value}; "
-        f"{format_amount(report.rows_read, 'row')} read, {report.unreadable:,} unreadable",
-        _writers_table(report.writers),
+        f"{last.pipeline} {click.style(ending.name, fg=colour, bold=True)} "
+        f"after {last.seconds:,.1f} s, {_read_text(last)}: {ending.value}",
+        _writers_table(last.writers),
         *report.troubles,
     ]
     if report.spark_log is not None:

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 @click.argument("file", metavar="FILE|MODULE:ATTRIBUTE")
 @click.pass_obj
 def test(session: Session, file: str) -> None:
-    """Connect to everything, and show up to five rows as writers would get them.
+    """Connect to everything, and show up to five rows transformed.
 
-    Nothing is written. What is wrong is named by file and key, with status 2.
+    They are shown as each writer would get them. Nothing is written. What is wrong is named by file
+    and key, with status 2.
     """
     from tailrace.operations.pipeline_run import load_definition
     from tailrace.operations.preflight import try_pipeline

@@ -6,6 +6,7 @@ an operator looks: the batch again one row at a time, up to the bad one, which i
 
 from __future__ import annotations
 
+import shlex
 import sqlite3
 import sys
 import time
@@ -23,7 +24,7 @@ from tailrace.demo.sales import SHOPS, Sales
 from tailrace.demo.sinks import DATABASE, FILES, PARQUET, TOPIC, compared
 from tailrace.errors import PipelineFailed
 from tailrace.message import Position
-from tailrace.operations.intervening import ack, retry
+from tailrace.operations.interventions import ack, retry_one_at_a_time
 from tailrace.pipeline.books import State, WriterState
 from tailrace.pipeline.definition import Engine
 from tailrace.pipeline.run import Ending, PipelineRun, RunProgress
@@ -41,7 +42,7 @@ refuses, at every start anew, and all three stay where they are."""
 _TABLE: Final = """
 CREATE TABLE sales (shop TEXT, number INTEGER, customer TEXT, total REAL CHECK (total >= 0))
 """
-_BATCHES_MIN: Final = 40
+_BATCHES_MIN: Final = 80
 _LOOK_S: Final = 0.1
 _SECONDS_MAX: Final = 120.0
 
@@ -63,25 +64,26 @@ def set_up(directory: Path) -> None:
 def play_pipeline(directory: Path, sales: Sales, engine: Engine) -> list[Row]:
     """Play it in the hub of a directory; the rows of the closing table."""
     print(
-        f"\n{sales.rows:,} sales of {len(SHOPS)} shops, appended to growing files -> commit log -> "
-        f"Parquet, SQLite and a topic, by the engine {engine}",
+        f"\n{sales.rows:,} sales of {len(SHOPS)} shops, appended to files that grow -> commit log "
+        f"-> Parquet, SQLite and a topic, by the engine {engine}",
         file=sys.stderr,
     )
     with tailrace.open(directory, settings=tailrace.HubSettings()) as hub:
         run = _defined(directory, sales, engine).prepare(hub, until=Until.STOPPED)
         with ThreadPoolExecutor(1) as pool, growing(directory / FILES, sales.rows):
+            audience = _Audience(run, pool.submit(run.run), sales)
             try:
-                before_failure = _operate(run, _Audience(run, pool.submit(run.run), sales))
+                before_failure = _operate(directory, run, audience)
             finally:
                 run.stop()
-    return compared(directory, sales.rows, before_failure)
+    return compared(directory, before_failure)
 
 
 def commands(directory: Path) -> list[str]:
     """What to look at afterwards."""
     return [
         f"tailrace --hub {directory} pipeline status {PIPELINE}",
-        f"tailrace --hub {directory} audit {SQLITE}",
+        f"tailrace --hub {directory} audit --target {SQLITE}",
     ]
 
 
@@ -94,7 +96,7 @@ def _defined(directory: Path, sales: Sales, engine: Engine) -> tailrace.Pipeline
 
 
 def _to_sqlite(directory: Path) -> writers.sql:
-    return writers.sql(f"sqlite:///{directory / DATABASE}", table="sales", create="nothing")
+    return writers.sql(f"sqlite:///{directory / DATABASE}", table="sales")
 
 
 class _Audience:
@@ -114,7 +116,7 @@ class _Audience:
         while True:
             now = self._run.progress()
             self._progress.show(sum(max(0, now.rows_read - each.behind) for each in now.writers))
-            if now.writers and happened(now):
+            if len(now.writers) == len(self._run.definition.writers) and happened(now):
                 return _sqlite(now)
             if self._ending.done():
                 self._ending.result()
@@ -126,8 +128,10 @@ class _Audience:
     def until_written(self, *without: str) -> None:
         """Wait until all writers, without these, have all rows."""
         self.until(
-            lambda now: now.rows_read == self._rows
-            and not any(each.behind for each in now.writers if each.name not in without)
+            lambda now: (
+                now.rows_read == self._rows
+                and not any(each.behind for each in now.writers if each.name not in without)
+            )
         )
 
 
@@ -135,21 +139,20 @@ def _sqlite(now: RunProgress) -> WriterState:
     return next(each.state for each in now.writers if each.name == SQLITE)
 
 
-def _operate(run: PipelineRun, audience: _Audience) -> int:
+def _operate(directory: Path, run: PipelineRun, audience: _Audience) -> int:
     """What happens, and what the operator does; how many rows SQLite had before the failure."""
-    hub = run.hub
-    command = f"  $ tailrace --hub {hub.backend.name} pipeline"
+    command = f"  $ tailrace --hub {directory} pipeline"
     failed = audience.until(lambda now: _sqlite(now).state is State.FAILED)
     audience.say(f"  failed:  {SQLITE}, behind row {failed.rows:,}: {failed.error}")
     audience.until_written(SQLITE)
     audience.say(f"  others:  have all rows; {SQLITE} waits for an operator")
     audience.say(f"{command} retry {SQLITE} --one-at-a-time")
-    retry(hub, SQLITE)
+    retry_one_at_a_time(run.hub, SQLITE)
     stopped = audience.until(lambda now: _sqlite(now).position is not None)
-    position = Position.parse(stopped.position or "")
-    audience.say(f"  stopped: one row at a time, at {position}: {stopped.error}")
-    audience.say(f"{command} ack {SQLITE} {position.offset} --reason {REASON!r}")
-    ack(hub, SQLITE, position.offset, REASON)
+    offset = str(Position.parse(stopped.position or "").offset)
+    audience.say(f"  stopped: one row at a time, at {stopped.position}: {stopped.error}")
+    audience.say(f"{command} ack {SQLITE} {offset} --reason {shlex.quote(REASON)}")
+    ack(run.hub, SQLITE, offset, REASON)
     audience.until_written()
     audience.end()
     return failed.rows

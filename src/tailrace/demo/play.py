@@ -11,7 +11,7 @@ from tailrace.demo import pipeline_act, topic_act
 from tailrace.demo.load import Load
 from tailrace.demo.report import table
 from tailrace.demo.sales import Sales
-from tailrace.demo.spark_start import begin_spark, engine_of
+from tailrace.demo.spark_start import spark_in_background
 from tailrace.errors import IncompatibleHub
 
 MARK: Final = "hub.demo"
@@ -24,9 +24,9 @@ def play(directory: Path, orders: int, sales: int) -> int:
     started = time.monotonic()
     _make_room(directory)
     pipeline_act.set_up(directory)
-    spark = begin_spark(directory)
-    rows = topic_act.play_topic(directory, load)
-    rows += pipeline_act.play_pipeline(directory, shops, engine_of(spark))
+    with spark_in_background(directory) as engine:
+        rows = topic_act.play_topic(directory, load)
+        rows += pipeline_act.play_pipeline(directory, shops, engine())
     print(f"\n{table(rows)}\n\n{_closing(directory, time.monotonic() - started)}")
     return 0 if all(row.held for row in rows) else 1
 

@@ -19,6 +19,14 @@ class Omit(Function, frozen=True):
         tree = tree_of(self.fields)
         return rows.with_documents([without(document, tree) for document in rows.documents])
 
+    def apply_columns(self, rows: Rows) -> Rows | None:
+        """The same, unless a field within a field is meant."""
+        if any("." in field for field in self.fields):
+            return None
+        columns = rows.columns
+        kept = [name for name in columns.schema.names if name not in self.fields]
+        return rows.with_columns(columns.select(kept))
+
 
 class Pick(Function, frozen=True):
     """Keeps only some fields; those that a document does not have stay absent."""
@@ -29,6 +37,14 @@ class Pick(Function, frozen=True):
         """Every row, its document with nothing but the fields."""
         tree = tree_of(self.fields)
         return rows.with_documents([only(document, tree) for document in rows.documents])
+
+    def apply_columns(self, rows: Rows) -> Rows | None:
+        """The same, unless a field within a field is meant."""
+        if any("." in field for field in self.fields):
+            return None
+        columns = rows.columns
+        names = dict.fromkeys(name for name in self.fields if name in columns.schema.names)
+        return rows.with_columns(columns.select(list(names)))
 
 
 def omit(*fields: str, namespace: str | None = None) -> Omit:

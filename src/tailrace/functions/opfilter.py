@@ -26,6 +26,8 @@ class Opfilter(Function, frozen=True):
         keep = np.isin(rows.records["op"].to_numpy(), self.allowed)
         return rows if keep.all() else rows.take(np.flatnonzero(keep).tolist())
 
+    apply_columns = apply
+
 
 def opfilter(
     *, allow: Sequence[str] = (), deny: Sequence[str] = (), namespace: str | None = None

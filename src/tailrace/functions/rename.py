@@ -29,6 +29,16 @@ class Rename(Function, frozen=True):
             moved = self._moved(rows)
         return rows.with_documents(moved)
 
+    def apply_columns(self, rows: Rows) -> Rows | None:
+        """The same, unless a path is meant, or a name that is there: then it matters who has it."""
+        if any("." in path for move in self.moves for path in move):
+            return None
+        names, moves = rows.columns.schema.names, dict(self.moves)
+        renamed = [moves.get(name, name) for name in names]
+        if len(set(renamed)) < len(names):
+            return None
+        return rows.with_columns(rows.columns.rename_columns(renamed))
+
     def _moved(self, rows: Rows) -> list[Document]:
         moves = [(old.split("."), new.split(".")) for old, new in self.moves]
         tree = tree_of(old for old, _ in self.moves)

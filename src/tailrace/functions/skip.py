@@ -6,7 +6,10 @@ import operator as python
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from tailrace.errors import InvalidValue
+from tailrace.functions.comparing import dropped_by
 from tailrace.functions.path import MISSING, check_path, found
 from tailrace.pipeline.expression import check_expression, search
 from tailrace.pipeline.function import Function
@@ -42,6 +45,17 @@ class Skip(Function, frozen=True):
             values = [found(document, names) for document in rows.documents]
         dropped = self._true(values)
         return rows.where([not each for each in dropped]) if any(dropped) else rows
+
+    def apply_columns(self, rows: Rows) -> Rows | None:
+        """The same, where the column has one plain type and the operator looks at values alone."""
+        columns = rows.columns
+        index = columns.schema.get_field_index(self.field)
+        if "." in self.field or index < 0:
+            return None
+        dropped = dropped_by(columns.column(index), self.operator, self.value)
+        if dropped is None:
+            return None
+        return rows.take(np.flatnonzero(~dropped).tolist()) if dropped.any() else rows
 
     def _true(self, values: list[Any]) -> list[bool]:
         if self.operator == "exists":

@@ -12,7 +12,7 @@ from tailrace.hub import Hub
 from tailrace.message import Mode, Op, Partition, Position
 from tailrace.operations.message_view import text_of
 from tailrace.operations.pipelines import WriterView, view_writer
-from tailrace.operations.records_between import records_between
+from tailrace.operations.records_between import amount_between
 from tailrace.operations.registered import FoundWriter, find_writer, runner
 from tailrace.pipeline.books import State
 from tailrace.topic.consumers import consumers
@@ -151,6 +151,6 @@ class _Writer:
             others = set(consumers(backend.store, where.topic)) - {view.name}
             marks = [Progress.load(backend.table, other, where).mark for other in others]
             passed = min(marks, default=backend.log.bounds(where).end)
-            if count := records_between(backend.log, where, mark, passed):
+            if count := amount_between(backend.log, where, mark, passed).records:
                 kept = format_amount(count, "record")
                 yield Fact("compaction", f"{kept} of {text} stay in the log for it alone")

@@ -7,6 +7,8 @@ anew with what it finds; otherwise the next start does.
 
 from __future__ import annotations
 
+import os
+import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -87,33 +89,36 @@ class Operated:
     def intervene(self, command: str, decide: Decide, reason: str = "") -> Intervention:
         """Change its books as `decide` says, which raises where that is refused.
 
-        It is asked before anything has happened, and again once the writer is taken.
+        It is asked before anything has happened, and again once the writer is taken. Meanwhile its
+        driver keeps back. `Busy` while another operator is at it.
         """
+        target = str(self.found.name)
         books = self.books()
         books.read()
         decide(books)
         audit = audit_topic(self.hub)
-        target = str(self.found.name)
-        for _ in range(ATTEMPTS_MAX):
-            books.take()
-            before = standing(books)
-            decision = decide(books)
-            after = standing(books) | {"done": decision.what}
-            entry = audit_entry(command, target, before=before, after=after, reason=reason)
-            try:
-                books.commit(
-                    plan=decision.plan,
-                    state=decision.state,
-                    extra=decision.extra,
-                    appends=(audit_append(audit, entry),),
-                )
-            except Fenced:
-                continue  # its driver took it back between: there is no harm in that
-            except Sealed as sealed:
-                audit.view.follow(sealed)
-                continue
-            running = runner(self.hub, self.found.pipeline.name)
-            return Intervention(target, command, decision.what, running, before, after)
+        owner = f"{command} by process {os.getpid()} on {socket.gethostname()}"
+        with self.hub.backend.hold(self.found.name.operator, owner):
+            for _ in range(ATTEMPTS_MAX):
+                books.take()
+                before = standing(books)
+                decision = decide(books)
+                after = standing(books) | {"done": decision.what}
+                entry = audit_entry(command, target, before=before, after=after, reason=reason)
+                try:
+                    books.commit(
+                        plan=decision.plan,
+                        state=decision.state,
+                        extra=decision.extra,
+                        appends=(audit_append(audit, entry),),
+                    )
+                except Fenced:
+                    continue  # its driver took it back between: there is no harm in that
+                except Sealed as sealed:
+                    audit.view.follow(sealed)
+                    continue
+                running = runner(self.hub, self.found.pipeline.name)
+                return Intervention(target, command, decision.what, running, before, after)
         raise Busy(f"writer {target} was taken back {ATTEMPTS_MAX} times meanwhile", "try again")
 
 

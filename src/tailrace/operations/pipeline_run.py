@@ -17,7 +17,7 @@ from tailrace.pipeline.books import WriterName, WriterState
 from tailrace.pipeline.definition import Engine, PipelineDefinition
 from tailrace.pipeline.driving import spark_directory
 from tailrace.pipeline.pipeline import Pipeline
-from tailrace.pipeline.run import Ending, PipelineRun, RunProgress
+from tailrace.pipeline.run import Ending, PipelineRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +35,28 @@ class WriterReport:
 
 
 @dataclass(frozen=True, slots=True)
-class RunReport:
-    """A run at one moment, or at its end: then `ending` says how it ended.
+class RunLook:
+    """A run at one moment, so many seconds after its start.
 
     `held_by` names the writer that the reader waits for, if it does.
     """
 
     pipeline: str
-    ending: str | None
     seconds: float
     rows_read: int
     unreadable: int
     held_by: str | None
     writers: tuple[WriterReport, ...]
-    troubles: tuple[str, ...] = ()
-    spark_log: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """A run at its end: how it ended, what failed, and where Spark's log is."""
+
+    ending: str
+    last: RunLook
+    troubles: tuple[str, ...]
+    spark_log: str | None
 
 
 def load_definition(source: str) -> Pipeline:
@@ -87,7 +94,7 @@ def rows_so_far(hub: Hub, definition: PipelineDefinition) -> dict[str, int]:
 
 
 class Watch:
-    """Reports of a run, with rates since the report before. For one thread."""
+    """Looks at a run, each with rates since the look before. For one thread."""
 
     def __init__(self, hub: Hub, run: PipelineRun, rows_before: Mapping[str, int]) -> None:
         self._hub = hub
@@ -95,23 +102,11 @@ class Watch:
         self._before = rows_before
         self._last: dict[str, tuple[float, int]] = {}
 
-    def look(self, seconds: float) -> RunReport:
+    def look(self, seconds: float) -> RunLook:
         """The run now, so many seconds after its start."""
         progress = self._run.progress()
-        return self._report(progress, seconds, None)
-
-    def end(self, seconds: float, ending: Ending) -> RunReport:
-        """The run at its end; rates are over the whole of it."""
-        self._last.clear()
-        return self._report(self._run.progress(), seconds, ending)
-
-    def _report(self, progress: RunProgress, seconds: float, ending: Ending | None) -> RunReport:
-        definition = self._run.definition
-        on_spark = any(each.engine is Engine.SPARK for each in definition.writers)
-        log = spark_directory(self._hub.backend.name) / "spark.log" if on_spark else None
-        return RunReport(
-            pipeline=definition.name,
-            ending=None if ending is None else ending.name.lower(),
+        return RunLook(
+            pipeline=self._run.definition.name,
             seconds=round(seconds, 3),
             rows_read=progress.rows_read,
             unreadable=progress.bad_read,
@@ -120,8 +115,18 @@ class Watch:
                 self._writer(each.name, each.state, each.behind, seconds)
                 for each in progress.writers
             ),
-            troubles=() if ending is None else tuple(self._run.troubles()),
-            spark_log=None if log is None else str(log),
+        )
+
+    def end(self, seconds: float, ending: Ending) -> RunReport:
+        """The run at its end; rates are over the whole of it."""
+        self._last.clear()
+        engines = {each.engine for each in self._run.definition.writers}
+        log = spark_directory(self._hub.backend.name) / "spark.log"
+        return RunReport(
+            ending=ending.name.lower(),
+            last=self.look(seconds),
+            troubles=tuple(self._run.troubles()),
+            spark_log=str(log) if Engine.SPARK in engines else None,
         )
 
     def _writer(self, name: str, state: WriterState, behind: int, seconds: float) -> WriterReport:

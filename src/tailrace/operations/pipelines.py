@@ -9,7 +9,7 @@ from typing import Any
 
 from tailrace.hub import Hub
 from tailrace.operations.letters import count_letters
-from tailrace.operations.records_between import records_left
+from tailrace.operations.records_between import Amount, amount_left
 from tailrace.operations.registered import (
     FoundWriter,
     commit_log,
@@ -24,7 +24,8 @@ from tailrace.topic.topic import Topic
 
 @dataclass(frozen=True, slots=True)
 class WriterView:
-    """A writer. `rows` were delivered since it was first started; `behind` records wait for it.
+    """A writer. `rows` were delivered since it was first started; `behind` records wait for it,
+    of about `behind_bytes`.
 
     `marks` has, for each partition of the commit log, the first offset that is not acknowledged.
     `position` and `error` say where and why it failed. `rows_per_second` is known only while
@@ -41,6 +42,7 @@ class WriterView:
     rows: int
     parked: int
     behind: int
+    behind_bytes: int
     marks: dict[str, int]
     dead_letters: int
     error: str | None
@@ -51,7 +53,8 @@ class WriterView:
 @dataclass(frozen=True, slots=True)
 class PipelineView:
     """A pipeline. `running` says who runs it now, if somebody does; `unreadable` counts dead
-    letters of its reader; `slowest` is the writer that most records wait for, if any do."""
+    letters of its reader; `slowest` is the writer that most records wait for, if any do, and
+    `reader_held` that its reader waits for that one: more than `log_bytes_max` is before it."""
 
     name: str
     reader: str
@@ -59,6 +62,7 @@ class PipelineView:
     running: str | None
     unreadable: int
     slowest: str | None
+    reader_held: bool
     writers: tuple[WriterView, ...]
 
 
@@ -85,6 +89,7 @@ def view_pipeline(hub: Hub, pipeline: RegisteredPipeline) -> PipelineView:
     )
     writers = tuple(replace(each, dead_letters=letters.get(each.name, 0)) for each in writers)
     slowest = max(writers, key=lambda writer: writer.behind, default=None)
+    held_bytes = 0 if slowest is None or running is None else slowest.behind_bytes
     return PipelineView(
         name=pipeline.name,
         reader=pipeline.reader,
@@ -92,6 +97,7 @@ def view_pipeline(hub: Hub, pipeline: RegisteredPipeline) -> PipelineView:
         running=running,
         unreadable=letters.get(pipeline.name, 0),
         slowest=slowest.name if slowest is not None and slowest.behind else None,
+        reader_held=held_bytes > pipeline.log_bytes_max,
         writers=writers,
     )
 
@@ -108,6 +114,9 @@ def _view(hub: Hub, found: FoundWriter, log: Topic[Any] | None, running: str | N
     books = None if log is None else read_books(hub, found.name, log)
     progress = {} if books is None else books.progress
     stored = WriterState() if books is None else books.state
+    behind = Amount()
+    for where, held in progress.items():
+        behind = behind.plus(amount_left(hub.backend.log, where, held))
     since = datetime.fromtimestamp(stored.since_ms / 1000, UTC) if stored.since_ms else None
     return WriterView(
         name=str(found.name),
@@ -119,7 +128,8 @@ def _view(hub: Hub, found: FoundWriter, log: Topic[Any] | None, running: str | N
         since=since,
         rows=stored.rows,
         parked=stored.parked,
-        behind=sum(records_left(hub.backend.log, *each) for each in progress.items()),
+        behind=behind.records,
+        behind_bytes=behind.bytes,
         marks={str(where): held.mark for where, held in progress.items()},
         dead_letters=0,
         error=stored.error,

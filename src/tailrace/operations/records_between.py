@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,37 +15,51 @@ from tailrace.topic.ledger import Progress
 from tailrace.topic.reading import batches_within
 
 
-def records_between(log: Log, partition: Partition, start: int, end: int) -> int:
-    """How many records a partition holds from `start` up to, not including, `end`.
+class Amount(NamedTuple):
+    """How much there is: records, exactly, and about how many bytes they have."""
+
+    records: int = 0
+    bytes: int = 0
+
+    def plus(self, other: Amount) -> Amount:
+        """The sum of two."""
+        return Amount(self.records + other.records, self.bytes + other.bytes)
+
+
+def amount_between(log: Log, partition: Partition, start: int, end: int) -> Amount:
+    """How much a partition holds from `start` up to, not including, `end`.
 
     In a hub in a directory it takes a look at the index alone.
     """
+    found = Amount()
     if start >= end:
-        return 0
+        return found
     if not isinstance(log, EmbeddedLog):
-        return sum(batch.num_rows for batch in batches_within(log, partition, start, end))
-    count = 0
+        for batch in batches_within(log, partition, start, end):
+            found = found.plus(Amount(batch.num_rows, batch.nbytes))
+        return found
     for extent in log.extents(partition, start, end):
-        first = extent.rows["base"].astype(np.int64)
-        after = first + extent.rows["records"]
-        within = np.minimum(after, end) - np.maximum(first, start)
-        count += int(np.maximum(within, 0).sum())
-    return count
+        rows = extent.rows
+        first = rows["base"].astype(np.int64)
+        within = np.minimum(first + rows["records"], end) - np.maximum(first, start)
+        within = np.maximum(within, 0)
+        size_bytes = (rows["bytes"] * (within / rows["records"])).sum()
+        found = found.plus(Amount(int(within.sum()), round(float(size_bytes))))
+    return found
 
 
-def records_within(log: Log, partition: Partition, ranges: Iterable[tuple[int, int]]) -> int:
-    """How many records a partition holds in these ranges; where its index is damaged, offsets
-    count."""
-    listed = list(ranges)
+def amount_within(log: Log, partition: Partition, ranges: Iterable[tuple[int, int]]) -> Amount:
+    """How much a partition holds in these ranges; where its index is damaged, offsets count."""
     start = log.bounds(partition).start
-    clipped = [(max(first, start), after) for first, after in listed if after > start]
-    try:
-        return sum(records_between(log, partition, first, after) for first, after in clipped)
-    except CorruptBatch:
-        return sum(after - first for first, after in clipped)
+    found = Amount()
+    for first, after in ranges:
+        try:
+            found = found.plus(amount_between(log, partition, max(first, start), after))
+        except CorruptBatch:
+            found = found.plus(Amount(after - first))
+    return found
 
 
-def records_left(log: Log, partition: Partition, progress: Progress) -> int:
-    """How many records of a partition are not acknowledged."""
-    end = log.bounds(partition).end
-    return records_within(log, partition, progress.holes(end))
+def amount_left(log: Log, partition: Partition, progress: Progress) -> Amount:
+    """How much of a partition is not acknowledged."""
+    return amount_within(log, partition, progress.holes(log.bounds(partition).end))

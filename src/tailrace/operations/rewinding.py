@@ -15,7 +15,7 @@ from tailrace.operations.audit import audit_append, audit_entry, audit_topic
 from tailrace.operations.interventions import Decision, Operated, waiting
 from tailrace.operations.offsets import parse_place
 from tailrace.operations.pipelines import view_writer
-from tailrace.operations.records_between import records_within
+from tailrace.operations.records_between import amount_within
 from tailrace.operations.registered import FoundWriter, find_writer, runner
 from tailrace.pipeline import books as writer_books
 from tailrace.pipeline.books import Books
@@ -45,7 +45,7 @@ def plan_rewind(hub: Hub, writer: str, offset: str) -> WriterPlan:
     if not again and books.rewind is None:
         line = f"{writer}: nothing is acknowledged from {where}@{start} on, so nothing comes again"
         return WriterPlan(writer, False, (line,))
-    count = records_within(hub.backend.log, where, again)
+    count = amount_within(hub.backend.log, where, again).records
     lines = [
         f"{writer}: goes back from {where}@{books.progress[where].mark} to @{start}",
         f"  again   {format_amount(count, 'record')} that it had acknowledged; "

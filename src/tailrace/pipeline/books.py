@@ -9,7 +9,7 @@
     fence/writer/lake/crm        raised by whoever drives it, and by operators
 
 Whoever raised the fence last may write. A driver that finds itself fenced was overtaken by an
-operator: it raises the fence again and reads everything anew.
+operator: it raises the fence again and reads everything anew, once the operator is done.
 """
 
 from __future__ import annotations
@@ -93,6 +93,11 @@ class WriterName(msgspec.Struct, frozen=True):
     def fence(self) -> str:
         """The name of its fence."""
         return f"writer/{self}"
+
+    @property
+    def operator(self) -> str:
+        """What an operator holds who is at its books."""
+        return f"operator/{self}"
 
     @property
     def skipped(self) -> str:

@@ -27,13 +27,15 @@ class Chain:
     `namespace` is matched with the original namespace, before any function. Control records (mode
     Complete, op Command or Noop) pass the functions untouched, and reach the writer only with
     `controls`. `writer` is its full name, ``lake/crm``: records whose header `FOR_HEADER` names
-    another one are dropped.
+    another one are dropped. With `columns`, functions work on columns where all of them can, which
+    is several times faster; null and absent fields are then the same.
     """
 
     namespace: NamespaceFilter = ALL
     functions: tuple[Function, ...] = ()
     controls: bool = False
     writer: str = ""
+    columns: bool = False
 
     def apply(self, rows: Rows) -> Rows:
         """The rows for the writer, in order. `RowError` for the first that cannot be handled.
@@ -88,6 +90,10 @@ class Chain:
         return mask
 
     def _transformed(self, rows: Rows) -> Rows:
+        if self.columns:
+            transformed = self._by_columns(rows)
+            if transformed is not None:
+                return transformed
         for function in self.functions:
             if not len(rows):
                 break
@@ -97,6 +103,20 @@ class Chain:
             elif mask.any():
                 rows = function.apply(_taken(rows, mask)).merged(_taken(rows, ~mask))
         return rows
+
+    def _by_columns(self, rows: Rows) -> Rows | None:
+        default = Function.apply_columns
+        if any(f.namespace is not ALL or type(f).apply_columns is default for f in self.functions):
+            return None
+        if any(field.metadata for field in rows.columns.schema):
+            # Some values are unlike: those that are left may be alike.
+            return None
+        by_columns: Rows | None = rows
+        for function in self.functions:
+            if not by_columns:
+                break
+            by_columns = function.apply_columns(by_columns)
+        return by_columns
 
 
 def control_mask(records: pa.RecordBatch) -> npt.NDArray[np.bool_]:

@@ -20,6 +20,7 @@ JSON_TEXT: Final = {b"tailrace": b"json"}
 _CONFLICTS: Final = (pa.ArrowException, OverflowError, UnicodeEncodeError)
 
 _to_json = msgspec.json.Encoder().encode
+_from_json = msgspec.json.Decoder().decode
 
 
 def columns_of(documents: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
@@ -43,6 +44,25 @@ def _column(name: str, values: list[Any]) -> tuple[pa.Array[Any], pa.Field[Any]]
         return column, pa.field(name, column.type)
     except _CONFLICTS:
         return json_column(values), pa.field(name, pa.string(), metadata=JSON_TEXT)
+
+
+def documents_of(columns: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Columns as documents, without the fields that are null."""
+    texts = [field.name for field in columns.schema if field.metadata == JSON_TEXT]
+    documents: list[dict[str, Any]] = [without_nulls(each) for each in columns.to_pylist()]
+    for name in texts:
+        for document in documents:
+            if name in document:
+                document[name] = _from_json(document[name])
+    return documents
+
+
+def without_nulls(value: Any) -> Any:
+    """A value of a column, whose objects have no null fields: columns cannot tell these from absent
+    ones."""
+    if isinstance(value, dict):
+        return {name: without_nulls(each) for name, each in value.items() if each is not None}
+    return [without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
 def json_column(values: Iterable[Any]) -> pa.Array[Any]:

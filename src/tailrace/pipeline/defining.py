@@ -58,6 +58,7 @@ def writer_definition(
         NamespaceFilter.parse(namespace),
         _functions(functions),
         controls=writer.takes_controls,
+        columns=writer.takes_columns,
         writer=f"{pipeline}/{check_short_name('writer', name)}",
     )
     chosen = _choice(Engine, "engine", engine)

@@ -24,3 +24,7 @@ class Function(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         `RowError` for the first record that it cannot handle.
         """
         raise NotImplementedError
+
+    def apply_columns(self, rows: Rows) -> Rows | None:
+        """The same as `apply`, by `Rows.columns`; None where these do not tell enough."""
+        return None

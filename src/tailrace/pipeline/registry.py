@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from tailrace.backend.contract import Change, Store
-from tailrace.pipeline.definition import Engine, OnError, PipelineDefinition
+from tailrace.pipeline.definition import LOG_BYTES_MAX, Engine, OnError, PipelineDefinition
 
 PIPELINES: Final = "pipeline/"
 
@@ -30,6 +30,7 @@ class RegisteredPipeline(msgspec.Struct, frozen=True):
     dead_letters: str
     reader: str
     writers: dict[str, RegisteredWriter]
+    log_bytes_max: int = LOG_BYTES_MAX
 
 
 def hold_name(pipeline: str) -> str:
@@ -55,6 +56,7 @@ def register(store: Store, definition: PipelineDefinition) -> None:
         definition.dead_letters,
         type(definition.reader).__name__,
         writers,
+        definition.log_bytes_max,
     )
     if entry != before:
         _put(store, entry)

@@ -15,6 +15,8 @@ import pyarrow as pa
 
 from tailrace.errors import Error
 from tailrace.message import Op
+from tailrace.pipeline.columns import columns_of, documents_of
+from tailrace.pipeline.parsing import parsed
 
 Document: TypeAlias = "dict[str, Any]"
 
@@ -38,13 +40,14 @@ class Rows:
     offset; offsets that are missing were dropped.
     """
 
-    __slots__ = ("_documents", "_encoded", "records")
+    __slots__ = ("_columns", "_documents", "_encoded", "records")
 
     def __init__(
         self, records: pa.RecordBatch, documents: Sequence[Document] | None = None
     ) -> None:
         self.records = records
         self._documents = documents
+        self._columns: pa.RecordBatch | None = None
         self._encoded = documents is None
 
     def __len__(self) -> int:
@@ -71,6 +74,8 @@ class Rows:
     @property
     def documents(self) -> Sequence[Document]:
         """The document of each row, not to be changed; `RowError` for what is no JSON object."""
+        if self._documents is None and self._columns is not None and not self._encoded:
+            self._documents = documents_of(self._columns)
         if self._documents is None:
             values: list[Any] = self.records["value"].to_pylist()
             try:
@@ -88,11 +93,25 @@ class Rows:
         raise AssertionError("one of them did not decode")
 
     @property
+    def columns(self) -> pa.RecordBatch:
+        """The documents as columns, as `tailrace.pipeline.columns` has them; `RowError` for what is
+        no JSON object, or has no place in a column."""
+        if self._columns is None and self._documents is None:
+            self._columns = parsed(self.records["value"])
+        if self._columns is None:
+            try:
+                self._columns = columns_of(self.documents)
+            except RowError:
+                raise
+            except (TypeError, ValueError) as error:
+                raise RowError(self.offsets[0], str(error)) from error
+        return self._columns
+
+    @property
     def encoded(self) -> pa.RecordBatch:
         """The records with the documents as they are now for values."""
         if not self._encoded:
-            assert self._documents is not None
-            values = pa.array(list(map(_encode, self._documents)), pa.binary())
+            values = pa.array(list(map(_encode, self.documents)), pa.binary())
             self.records = self._with_column("value", values)
             self._encoded = True
         return self.records
@@ -101,6 +120,13 @@ class Rows:
         """The same rows with other documents, one for each."""
         assert len(documents) == len(self)
         return Rows(self.records, documents)
+
+    def with_columns(self, columns: pa.RecordBatch) -> Rows:
+        """The same rows with other documents, in columns, in which null and absent are the same."""
+        assert columns.num_rows == len(self)
+        rows = Rows(self.records)
+        rows._columns, rows._encoded = columns, False
+        return rows
 
     def with_namespaces(self, namespaces: Sequence[str]) -> Rows:
         """The same rows under other namespaces, one for each."""
@@ -113,9 +139,11 @@ class Rows:
             return self
         records = self.records.take(np.fromiter(indices, np.int64, len(indices)))
         taken = Rows(records)
+        taken._encoded = self._encoded
         if self._documents is not None:
             taken._documents = [self._documents[index] for index in indices]
-            taken._encoded = self._encoded
+        if self._columns is not None:
+            taken._columns = self._columns.take(np.fromiter(indices, np.int64, len(indices)))
         return taken
 
     def where(self, keep: Sequence[bool]) -> Rows:
@@ -141,7 +169,8 @@ class Rows:
 
     def _replaced(self, records: pa.RecordBatch) -> Rows:
         rows = Rows(records)
-        rows._documents, rows._encoded = self._documents, self._encoded
+        rows._documents, rows._columns = self._documents, self._columns
+        rows._encoded = self._encoded
         return rows
 
     def _with_column(self, name: str, column: pa.Array[Any]) -> pa.RecordBatch:

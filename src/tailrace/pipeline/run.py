@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from tailrace.backend.embedded import EmbeddedBackend
 from tailrace.clock import Clock, SystemClock
 from tailrace.errors import ConfigError, Error
 from tailrace.hub import Hub
@@ -23,12 +24,15 @@ from tailrace.pipeline.registry import hold_name, register
 from tailrace.pipeline.writing import WriterRun
 from tailrace.source.reader import Until
 from tailrace.source.run import SourceRun
+from tailrace.topic.consumers import low_water
 from tailrace.topic.topic import Topic
 
 _log = logging.getLogger(__name__)
 
 IDLE_S: Final = 0.5
 """How long a thread sleeps at most before it looks again."""
+
+COMPACT_EVERY_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,7 @@ class PipelineRun:
         self._driver_of = driver_of
         self._clock = clock or SystemClock()
         self._stop = threading.Event()
+        self._over = threading.Event()
         self._read_whole = threading.Event()
         self._ends: dict[Partition, int] | None = None
         self._source: SourceRun | None = None
@@ -98,7 +103,10 @@ class PipelineRun:
         with self.hub.backend.hold(hold_name(definition.name), owner):
             self._check()
             self._prepare()
+            if self._stop.is_set():
+                self.stop()  # asked for before there were writers to stop
             threads = [threading.Thread(target=self._read, name="reader", daemon=True)]
+            threading.Thread(target=self._compact, name="compaction", daemon=True).start()
             for writer, driver in zip(self._writers, self._drivers, strict=True):
                 name = str(writer.name)
                 threads.append(
@@ -108,7 +116,10 @@ class PipelineRun:
                 )
             for thread in threads:
                 thread.start()
-            return self._wait(threads)
+            try:
+                return self._wait(threads)
+            finally:
+                self._over.set()
 
     def stop(self) -> None:
         """End soon: finish what is under way, within the pipeline's `stop_timeout`."""
@@ -161,6 +172,7 @@ class PipelineRun:
         for each in definition.writers:
             driver = self._driver_of(hub, definition, each)
             run = WriterRun(hub, definition, each, driver.engine, self._clock)
+            run.enrol()
             self._drivers.append(driver)
             self._writers.append(run)
 
@@ -236,6 +248,18 @@ class PipelineRun:
         if run.failed and run.definition.on_error is OnError.STOP_ALL:
             self.stop()
         run.end()
+
+    def _compact(self) -> None:
+        """Now and then drop what every writer has, for as long as the run lasts."""
+        backend = self.hub.backend
+        while not self._over.wait(COMPACT_EVERY_S) and isinstance(backend, EmbeddedBackend):
+            for partition in self._log_ends():
+                low = low_water(backend, partition)
+                try:
+                    if low is not None:
+                        backend.compact(partition, low.mark)
+                except Error as error:
+                    _log.warning("%s could not be compacted: %s", partition, error)
 
     def _limit(self) -> Mapping[Partition, int] | None:
         """Where writers end, once that is known."""

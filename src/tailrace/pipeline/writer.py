@@ -113,6 +113,9 @@ class Writer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     takes_controls: ClassVar[bool] = False
     """Whether it is given control records too: mode Complete, op Command or Noop."""
 
+    takes_columns: ClassVar[bool] = False
+    """Whether it wants documents in columns, where null and absent fields are the same."""
+
     keeps_record: ClassVar[bool] = False
     """Whether `applied` is the truth of what the sink holds, also where it says that something is
     missing; otherwise it can only add to what the ledger says."""
@@ -151,9 +154,11 @@ class FrameWriter(Writer, frozen=True):
     Only the Spark engine runs it. At least once.
     """
 
+    needs_spark: ClassVar[bool] = True
+
     def open(self, attempt: Attempt) -> WriterSession:
         """Refused: Spark writes it, as a whole."""
-        raise ConfigError("this writer needs Spark", 'give it engine = "spark"')
+        raise ConfigError(f"writer {attempt.writer} needs Spark", 'give it engine = "spark"')
 
     def save(self, rows: DataFrame) -> None:
         """Save rows with the columns offset, timestamp, mode, op, key, headers and value."""

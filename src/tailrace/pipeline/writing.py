@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -21,14 +20,10 @@ from tailrace.hub import Hub
 from tailrace.message import Partition
 from tailrace.pipeline.books import Books, Standing, State, WriterName, WriterState
 from tailrace.pipeline.dead_letters import dead_letter
-from tailrace.pipeline.definition import (
-    OnError,
-    PipelineDefinition,
-    Start,
-    WriterDefinition,
-)
+from tailrace.pipeline.definition import OnError, PipelineDefinition, WriterDefinition
 from tailrace.pipeline.deliver import Report
 from tailrace.pipeline.engine import Assignment, PlanEngine, Work
+from tailrace.pipeline.enrolling import enrol
 from tailrace.pipeline.plan import (
     Part,
     Plan,
@@ -39,8 +34,8 @@ from tailrace.pipeline.plan import (
     open_streams,
 )
 from tailrace.pipeline.single import deliver_singly
+from tailrace.pipeline.trouble import Trouble, trouble_of
 from tailrace.pipeline.writer import Offsets, Staged
-from tailrace.topic.consumers import consumers, register
 from tailrace.topic.reading import record_at
 
 _FENCED_MAX: Final = 10
@@ -48,19 +43,9 @@ _FENCED_MAX: Final = 10
 
 _NAMED_MAX: Final = 20
 
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """Why a writer cannot go on: where, if a record is to blame, and what was said."""
-
-    error: str
-    partition: Partition | None = None
-    offset: int | None = None
-
-    @property
-    def position(self) -> str | None:
-        """Where, in writing."""
-        return None if self.partition is None else f"{self.partition}@{self.offset}"
+_OPERATOR_S: Final = 5.0
+_OPERATOR_LOOK_S: Final = 0.01
+"""How long a driver lets an operator finish, and how often it looks."""
 
 
 class WriterRun:
@@ -96,17 +81,23 @@ class WriterRun:
         """Whether it waits for an operator."""
         return self.books.state.state is State.FAILED
 
+    def enrol(self) -> None:
+        """Count it in as a consumer of the commit log, so that nothing it has not delivered goes.
+
+        Where it has never run, this is where it learns where to begin; `ConfigError` when that is
+        no longer there.
+        """
+        enrol(self.books, self.definition)
+
     def begin(self) -> None:
         """Take the writer over, and bring its ledger and its sink into agreement.
 
         Again after an operator overtook it. Raises what the sink raises.
         """
+        self._let_operators_finish()
         with self._mutex:
             books, writer = self.books, self.definition.writer
             books.take()
-            known = consumers(self.hub.backend.store, self._log.name)
-            if self.definition.start is Start.LATEST and str(self.name) not in known:
-                self._skip_all()
             plan = books.plan
             writer.begin(str(self.name), None if plan is None else plan.id)
             self._rewind()
@@ -116,13 +107,16 @@ class WriterRun:
             self._reconcile()
             resuming = plan is not None and plan.kind is PlanKind.SINGLE
             books.commit(plan=plan, state=self._state(State.RESUMING if resuming else None))
-            register(self.hub.backend.store, self._log.name, str(self.name))
 
-    def _skip_all(self) -> None:
-        """Begin behind everything that is there."""
-        for partition in self.books.progress:
-            end = self.hub.backend.log.bounds(partition).end
-            self.books.skip(partition, Offsets(0, end))
+    def _let_operators_finish(self) -> None:
+        """Without this, whoever overtakes a driver would be overtaken before anything is written.
+
+        The fence alone decides who writes, so not to wait for ever does no harm.
+        """
+        deadline = self.clock.monotonic() + _OPERATOR_S
+        while self.hub.backend.holder(self.name.operator) is not None:
+            if self.clock.monotonic() >= deadline or self.stopping.wait(_OPERATOR_LOOK_S):
+                return
 
     def _rewind(self) -> None:
         rewind = self.books.rewind
@@ -270,7 +264,7 @@ class WriterRun:
         if parks and not any(report.sink_failed for report in reports):
             self.books.commit(plan=single, state=self._state(State.RESUMING, rows))
             return
-        trouble = _trouble(zip(plan.parts, reports, strict=True))
+        trouble = trouble_of(zip(plan.parts, reports, strict=True))
         self.books.commit(plan=single, state=self._failed(trouble, rows))
 
     def _publish(self, plan: Plan, staged: Sequence[Staged], written: Iterable[Part]) -> None:
@@ -322,17 +316,3 @@ class WriterRun:
     def _stream(self, partition: Partition) -> str:
         identity = self._log.view.definition.identity
         return f"{identity}/{partition.storage}.{partition.number}"
-
-
-def _trouble(reported: Iterable[tuple[Part, Report]]) -> Trouble:
-    """What to tell of attempts of which some failed: the first refused record, and the others."""
-    found = [(part, report) for part, report in reported if report.failed]
-    refused = [(part, failure) for part, report in found for failure in report.failures]
-    if not refused:
-        return Trouble(found[0][1].error or "")
-    part, first = refused[0]
-    error = first.error
-    if len(refused) > 1:
-        others = ", ".join(f"{part.partition}@{f.offset}" for part, f in refused[1:_NAMED_MAX])
-        error = f"{error} · {len(refused)} records were refused, also {others}"
-    return Trouble(error, part.where, first.offset)

@@ -26,6 +26,12 @@ class Followed(Protocol):
     def place(self) -> Place:
         """How far it was read."""
 
+    def is_gone(self, listing: Listing) -> bool:
+        """Whether the file is there no more, or is shorter than what was read."""
+
+    def is_drained(self, listing: Listing) -> bool:
+        """Whether nothing more will be read of a file that is gone."""
+
 
 class Newcomers:
     """Decides, look by look, where the reading of a new file begins."""
@@ -39,34 +45,29 @@ class Newcomers:
     ) -> Place | None:
         """Where to begin; None when that cannot be told yet."""
         looks = self._looks[file] = self._looks.pop(file, 0) + 1
-        settled = not self._patient or looks >= QUIET_LOOKS
+        patient = self._patient and looks < QUIET_LOOKS
         fresh = Place(file.path, file.device, file.inode)
-        for place in [each.place for each in followed]:
-            if not place.offset and place.cut is None:
-                continue
-            for gone in _gone(place, listing):
-                if checksum(opened, gone.offset) == gone.checksum:
+        for original in followed:
+            place = original.place
+            gone = [place.cut] if place.cut is not None else []
+            is_gone = bool(place.offset) and original.is_gone(listing)
+            same = (place.device, place.inode) == file.identity
+            if same or (is_gone and original.is_drained(listing)):
+                gone.append(place)
+            for each in gone:
+                if checksum(opened, each.offset) == each.checksum:
                     return msgspec.structs.replace(
-                        gone, path=file.path, device=file.device, inode=file.inode, turn=0
+                        each, path=file.path, device=file.device, inode=file.inode, turn=0
                     )
-            if self._patient and _may_be_copy(opened, place):
-                present = listing.find(place.device, place.inode)
-                if not settled or (present is not None and present.size < place.offset):
-                    return None
+            waits = patient or (is_gone and place not in gone)
+            if place.offset and waits and _may_be_copy(opened, place):
+                return None
         return fresh
 
     def forget(self, listing: Listing) -> None:
         """Forget what is not there as it was."""
         present = set(listing)
         self._looks = {file: looks for file, looks in self._looks.items() if file in present}
-
-
-def _gone(place: Place, listing: Listing) -> list[Place]:
-    """What was read and is no longer where it was."""
-    gone = [place.cut] if place.cut is not None else []
-    if place.offset and listing.find(place.device, place.inode) is None:
-        gone.append(place)
-    return gone
 
 
 def _may_be_copy(opened: OpenFile, place: Place) -> bool:

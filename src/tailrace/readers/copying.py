@@ -10,7 +10,7 @@ import msgspec
 from tailrace.message import Mode, Op
 from tailrace.readers.columns import change_records, documents
 from tailrace.readers.file_source import FileSource
-from tailrace.readers.files import OpenFile, Unreadable
+from tailrace.readers.files import Listing, OpenFile, Unreadable
 from tailrace.readers.following import FollowData
 from tailrace.readers.lines import CHUNK_BYTES, Piece, given_up
 from tailrace.readers.place import Place
@@ -43,6 +43,24 @@ class CopyPosition(msgspec.Struct, frozen=True):
     rows: int = 0
 
 
+class _Copied:
+    """A file as far as it is copied; whoever follows it takes its place."""
+
+    def __init__(self, source: FileSource, place: Place) -> None:
+        self._source = source
+        self.place = place
+        self._ended = False
+
+    def is_gone(self, listing: Listing) -> bool:
+        return self._source.is_gone(self.place, listing)
+
+    def is_drained(self, listing: Listing) -> bool:
+        return self._ended
+
+    def end(self) -> None:
+        self._ended = True
+
+
 class Copy:
     """A copy split. Small files share a batch; each is followed from where its copy ends."""
 
@@ -59,10 +77,14 @@ class Copy:
         """The rest of the copy; the last batch has the record that says it is complete."""
         data = self._data
         for file in data.files[self._position.number :]:
+            copied = _Copied(self._source, self._position.place or file.place)
+            self._source.followed[file.split] = copied
             for piece in self._pieces_of(file):
                 self._add(piece)
+                copied.place = piece.place
                 if self._held_bytes >= CHUNK_BYTES or len(self._pieces) >= _PIECES_MAX:
                     yield self._batch()
+            copied.end()
             self._end(file)
         if self._pieces or self._children:
             yield self._batch()
@@ -78,7 +100,6 @@ class Copy:
         place = self._position.place or file.place
         opened = self._open(file.place)
         if opened is None:
-            yield given_up(place, "the file was gone before it could be read", None)
             return
         try:
             format = self._source.format_of(file.place.path)
@@ -111,7 +132,7 @@ class Copy:
     def _end(self, file: CopyFile) -> None:
         position = self._position
         place = position.place or file.place
-        follow = FollowData(file.place.path, self._data.namespace, place)
+        follow = FollowData(file.place.path, self._data.namespace, place, file.split)
         self._children.append(
             Split(file.split, msgspec.to_builtins(follow), follows=(self._split.id,))
         )

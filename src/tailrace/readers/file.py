@@ -18,7 +18,6 @@ from tailrace.readers.file_source import FileSource
 from tailrace.readers.files import FileInfo, Unreadable
 from tailrace.readers.lines import Ending
 from tailrace.readers.place import Place
-from tailrace.size import format_size
 from tailrace.source.reader import Preview, Reader, Until
 
 _PREVIEWED: Final = 5
@@ -33,6 +32,7 @@ class FileReader(Reader, frozen=True):
         Meta(
             description="Which files: one path, or a glob with * ? [] and ** for any directories.",
             examples=["in/*.jsonl", "logs/**/app.log*"],
+            extra={"path": True},
         ),
     ]
     format: Annotated[
@@ -121,7 +121,7 @@ class FileReader(Reader, frozen=True):
                 documents += ((source.namespace_of(file.path), each) for each in found)
                 bad += refused
         namespaces = sorted({source.namespace_of(file.path) for file in files})
-        size = format_size(sum(file.size for file in files))
+        size = format_amount(sum(file.size for file in files), "byte")
         sentence = f"{format_amount(len(files), 'file')}, {size}, of {_some(namespaces)}"
         if bad:
             sentence += f"; {format_amount(bad, 'bad line')} among the first"

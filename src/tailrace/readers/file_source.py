@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -21,7 +21,7 @@ from tailrace.readers.files import FileInfo, GzipFile, Listing, OpenFile, list_f
 from tailrace.readers.json_lines import JsonLines
 from tailrace.readers.lines import Ending, Format, Piece
 from tailrace.readers.parquet import Parquet
-from tailrace.readers.place import MARK_BYTES, Mark
+from tailrace.readers.place import MARK_BYTES, Mark, Place
 from tailrace.readers.registry import Registry
 from tailrace.source.reader import BadRecord, Batch, Split, Until
 
@@ -49,24 +49,40 @@ class Releasable(Protocol):
 class FileSource:
     """The files of a reader as its splits see them.
 
-    `registry` is what the watching of new files has stored; None until it has begun. `watched` is
-    whether it has looked at all there was when the source was opened. `followed` are the splits that
-    follow files, by their ids.
+    `watched` is whether the watching for new files has looked once, so that the registry is as new
+    as the files. `followed` are the splits that follow files, by their ids. `rewritten` are files
+    that were found to have been written anew.
     """
 
     def __init__(self, options: FileReader, until: Until, clock: Clock | None = None) -> None:
         self.options = options
         self.until = until
-        self.registry: Registry | None = None
         self.watched = False
         self.followed: dict[str, Followed] = {}
+        self.rewritten: set[tuple[int, int]] = set()
         self._clock = clock or SystemClock()
         self._poll_s = parse_duration(options.poll, "poll").total_seconds()
         self._lines: dict[str, Format] = {}
         self._holders: dict[Releasable, None] = {}
         self._holders_max = max(16, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
+        self._registry = Registry()
+        self._turns: dict[str, list[tuple[int, tuple[int, int]]]] = {}
         self.looks = 0
         self._look()
+
+    @property
+    def registry(self) -> Registry:
+        """Which split reads which file, as it is stored."""
+        return self._registry
+
+    @registry.setter
+    def registry(self, registry: Registry) -> None:
+        self._registry = registry
+        self._turns = registry.by_split()
+
+    def files_behind(self, split: str, turn: int) -> Iterator[tuple[int, tuple[int, int]]]:
+        """The turns and identities of the files that a split reads after one, in turn."""
+        return (file for file in self._turns.get(split, ()) if file[0] > turn)
 
     def look(self) -> Listing:
         """The files there are: when it was opened, or at most one poll interval ago."""
@@ -106,13 +122,24 @@ class FileSource:
             line_bytes_max=options.line_bytes_max,
         )
 
+    def compression_of(self, path: str) -> str:
+        """The compression of a file."""
+        return self.options.compression or compression_of(path)
+
     def open(self, path: str) -> OpenFile | None:
         """Open a file; None when it is gone."""
-        compression = self.options.compression or compression_of(path)
         try:
-            return GzipFile(path) if compression == "gzip" else OpenFile(path)
+            return GzipFile(path) if self.compression_of(path) == "gzip" else OpenFile(path)
         except FileNotFoundError:
             return None
+
+    def is_gone(self, place: Place, listing: Listing) -> bool:
+        """Whether a file is there no more, or is shorter than what was read of it."""
+        present = listing.find(place.device, place.inode)
+        if present is None:
+            return True
+        plain = self.compression_of(place.path) == "none" and self.format_of(place.path).grows
+        return plain and present.size < place.offset
 
     def hold(self, holder: Releasable) -> None:
         """Say that a file is held open. When too many are, who has not read for longest closes."""

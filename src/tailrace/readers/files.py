@@ -78,6 +78,19 @@ def _info(path: str) -> FileInfo | None:
     return FileInfo(path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
+def find_in_directory(path: str, inode: int) -> str | None:
+    """The file of that inode that lies beside a path, whatever its name is."""
+    directory = os.path.dirname(path)
+    try:
+        with os.scandir(directory or ".") as entries:
+            for entry in entries:
+                if entry.inode() == inode and entry.is_file():
+                    return os.path.join(directory, entry.name)
+    except FileNotFoundError:
+        pass
+    return None
+
+
 class Unreadable(Exception):
     """What a file holds is not what its format says."""
 

@@ -16,7 +16,7 @@ import msgspec
 from tailrace.message import Mode
 from tailrace.readers.copies import checksum
 from tailrace.readers.file_source import FileSource
-from tailrace.readers.files import FileInfo, Listing, OpenFile, Unreadable
+from tailrace.readers.files import FileInfo, Listing, OpenFile, Unreadable, find_in_directory
 from tailrace.readers.lines import Ending, Piece, given_up
 from tailrace.readers.place import Place
 from tailrace.readers.registry import QUIET_LOOKS
@@ -26,11 +26,15 @@ Batches: TypeAlias = "Generator[Batch, None, bool]"
 
 
 class FollowData(msgspec.Struct, frozen=True):
-    """The name that a split follows, the namespace of its rows, and the place it begins at."""
+    """The name that a split follows, the namespace of its rows, and the place it begins at.
+
+    `owner` is the split that the registry names; another one reads only the file it begins with.
+    """
 
     name: str
     namespace: str
     place: Place
+    owner: str
 
 
 class Verdict(Enum):
@@ -54,6 +58,7 @@ class Follower:
         self._place = place or self._data.place
         self._format = source.format_of(self._data.name)
         self._file: OpenFile | None = None
+        self._searched = False
         self._quiet_looks = 0
         self._judged: FileInfo | None = None
         self._unreadable: FileInfo | None = None
@@ -64,11 +69,20 @@ class Follower:
         """How far the present file was read."""
         return self._place
 
+    def is_gone(self, listing: Listing) -> bool:
+        """Whether the file is there no more, or is shorter than what was read."""
+        return self._source.is_gone(self._place, listing)
+
+    def is_drained(self, listing: Listing) -> bool:
+        """Whether nothing more will be read of a file that is gone."""
+        present = listing.find(self._place.device, self._place.inode) is not None
+        return present or self._file is None or self._quiet_looks >= QUIET_LOOKS
+
     def batches(self) -> Iterator[Batch | None]:
         """What there is, look by look, until the name is gone."""
         source = self._source
         looks = 0
-        while source.registry is None or (source.until is Until.NOW and not source.watched):
+        while not source.watched:
             yield None
         while True:
             listing = source.look()
@@ -91,72 +105,86 @@ class Follower:
         once = self._source.until is Until.NOW
         while True:
             present = self._present(listing)
-            successor = self._successor(listing, present)
+            successor = self._successor(listing)
             displaced = present is None or successor is not None
             news = yield from self._read(present, Ending.GROWING if displaced else None)
             self._quiet_looks = self._quiet_looks + 1 if displaced and not news else 0
             if not displaced or (not once and self._quiet_looks < QUIET_LOOKS):
                 return not once
-            yield from self._read(present, Ending.GONE)
             if successor is None:
-                if once or self._owns_name():
+                # One more look, for a copy of the file to be recognised by what was read of it.
+                if once or self._owns_name() or self._quiet_looks == QUIET_LOOKS:
                     return not once
+                yield from self._read(present, Ending.GONE)
                 self.release()
                 del self._source.followed[self._split.id]
                 yield Batch(None, msgspec.to_builtins(self._place), finished=True)
                 return False
-            if not (yield from self._succeed(successor, present)):
+            if not (yield from self._succeed(*successor, present)):
                 return not once
 
     def _present(self, listing: Listing) -> FileInfo | None:
         """The file that is read, if it is in the listing, by whatever name."""
-        place = self._place
+        place, registry = self._place, self._source.registry
         found = listing.find(place.device, place.inode)
-        if self._file is not None:
-            return found
-        if found is None:
-            return None
-        opened = self._source.open(found.path)
+        if found is not None:
+            known = registry.known(found)
+            # What has the identity now may be another file.
+            if known is None or (known.split, known.turn) != (self._data.owner, place.turn):
+                self.release()
+                return None
+            return found if self._file is not None or self._open(found.path) else None
+        if self._file is None and not self._searched:
+            # Rotated while nobody looked, to a name that is not asked for.
+            path = find_in_directory(self._data.name, place.inode)
+            if path is not None and self._open(path) and not self._is_known():
+                self.release()
+        self._searched = True
+        return None
+
+    def _open(self, path: str) -> bool:
+        """Open the file that is read; False when another one has the path by now."""
+        opened = self._source.open(path)
         if opened is None:
-            return None
-        if opened.info("").identity != found.identity or not self._is_known(opened):
+            return False
+        if opened.info("").identity != (self._place.device, self._place.inode):
             opened.close()
-            return None
+            return False
         self._file = opened
         self._source.hold(self)
-        return found
+        return True
 
-    def _is_known(self, opened: OpenFile) -> bool:
-        """Whether a file of the known identity begins as the known file, or is cut short."""
+    def _is_known(self) -> bool:
+        """Whether the open file begins as the known one."""
         head = self._place.head
-        if not self._format.grows or opened.is_cut(self._place.offset):
-            return True
         try:
-            return head.fits(opened.read(0, head.length))
+            return self._file is not None and head.fits(self._file.read(0, head.length))
         except Unreadable:
-            return True
+            return False
 
     def _owns_name(self) -> bool:
-        registry = self._source.registry
-        return registry is not None and registry.names.get(self._data.name) == self._split.id
+        name = self._source.registry.names.get(self._data.name)
+        return name is not None and name.split == self._split.id
 
-    def _successor(self, listing: Listing, present: FileInfo | None) -> FileInfo | None:
-        """The file that has the name now, where it is another one and this split's to read."""
-        found = listing.at(self._data.name)
-        if found is None or found is present or not self._owns_name():
+    def _successor(self, listing: Listing) -> tuple[int, FileInfo] | None:
+        """The next file of the name and its turn; None when there is none, or it is not found."""
+        if self._split.id != self._data.owner:
             return None
-        registry = self._source.registry
-        assert registry is not None
-        return found if registry.owner(found) == self._split.id else None
+        for turn, identity in self._source.files_behind(self._split.id, self._place.turn):
+            found = listing.find(*identity)
+            if found is not None:
+                return turn, found
+            if self._source.until is Until.STOPPED:
+                # It may be on its way from one name to another.
+                return None
+        return None
 
     def _read(self, present: FileInfo | None, ending: Ending | None) -> Batches:
         """Read on to the end; whether there was anything."""
-        if self._file is None:
-            return False
-        file = self._file
-        if ending is not Ending.GONE and (yield from self._begin_again(file, present)):
+        if ending is not Ending.GONE and (yield from self._begin_again(present)):
             return True
-        if self._place.given_up:
+        file = self._file
+        if file is None or self._place.given_up:
             return False
         limit = present.size if present and self._source.until is Until.NOW else None
         news = False
@@ -181,9 +209,10 @@ class Follower:
     def _batch(self, piece: Piece) -> Batch:
         return self._source.batch(self._data.namespace, [piece], Mode.SYNC, piece.place)
 
-    def _begin_again(self, file: OpenFile, present: FileInfo | None) -> Batches:
+    def _begin_again(self, present: FileInfo | None) -> Batches:
         """Begin again where the file was written anew; whether to leave it for this look."""
-        if not self._is_rewritten(file):
+        file = self._file
+        if file is None or not self._is_rewritten(file):
             return False
         now = file.info(self._place.path)
         match self._judge(file, now):
@@ -191,6 +220,7 @@ class Follower:
                 return True
             case Verdict.CONTINUED:
                 return False
+        self._source.rewritten.add(now.identity)
         self._place = self._place.again()
         yield Batch(None, msgspec.to_builtins(self._place))
         path = present.path if present is not None else self._place.path
@@ -232,33 +262,32 @@ class Follower:
             pass
         return Verdict.ANOTHER if settled else Verdict.UNKNOWN
 
-    def _succeed(self, successor: FileInfo, present: FileInfo | None) -> Batches:
+    def _succeed(self, turn: int, successor: FileInfo, present: FileInfo | None) -> Batches:
         """Go on with the next file of the name; False when it is too early to tell how."""
         renamed = present is not None or (self._file is not None and self._file.linked)
         opened = self._source.open(successor.path)
         if opened is None:
             return False
-        if opened.info("").identity != successor.identity:
-            opened.close()
-            return False
-        identity = successor.path, *successor.identity
-        verdict = Verdict.ANOTHER if renamed else self._judge(opened, successor)
+        verdict = Verdict.UNKNOWN
+        if opened.info("").identity == successor.identity:
+            verdict = Verdict.ANOTHER if renamed else self._judge(opened, successor)
         if verdict is Verdict.UNKNOWN:
             opened.close()
             return False
+        if verdict is Verdict.ANOTHER:
+            yield from self._read(present, Ending.GONE)
         children: tuple[Split, ...] = ()
         if present is not None:
-            data = FollowData(present.path, self._data.namespace, self._place)
+            data = msgspec.structs.replace(self._data, place=self._place)
             late = f"{self._split.id}~{self._place.turn}"
             children = (Split(late, msgspec.to_builtins(data)),)
+        path, device, inode = successor.path, successor.device, successor.inode
         if verdict is Verdict.CONTINUED:
-            path, device, inode = identity
-            turn = self._place.turn + 1
             self._place = msgspec.structs.replace(
                 self._place, path=path, device=device, inode=inode, turn=turn, given_up=False
             )
         else:
-            self._place = self._place.afresh(*identity)
+            self._place = Place(path, device, inode, turn=turn)
         self.release()
         self._file = opened
         self._quiet_looks = 0

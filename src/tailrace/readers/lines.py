@@ -132,11 +132,11 @@ class LineFormat:
         return f"it has {size_bytes:,} bytes, the limit is {self.line_bytes_max:,} (line_bytes_max)"
 
 
-def given_up(place: Place, error: str, info: FileInfo | None) -> Piece:
+def given_up(place: Place, error: str, info: FileInfo) -> Piece:
     """What a file gives that cannot be read on, as it is: the reason."""
-    behind = msgspec.structs.replace(place, given_up=True)
-    if info is not None:
-        behind = msgspec.structs.replace(behind, size=info.size, modified_ns=info.modified_ns)
+    behind = msgspec.structs.replace(
+        place, given_up=True, size=info.size, modified_ns=info.modified_ns
+    )
     return Piece(documents(()), (), [BadLine(place.line + 1, error, b"")], behind)
 
 

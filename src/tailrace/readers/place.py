@@ -35,8 +35,8 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
     CRC-32 of all of them, so that a file which begins with the same bytes can be told. `line` is
     the number of lines in them; with `in_line`, the newline of the last one is still to come.
     `size` and `modified_ns` are those of a file that does not grow, when it was read. `columns` are
-    those of a CSV file. A file that was `given_up` is not read on. `turn` counts the files that
-    were read under one name. `cut` is how far a file was read before it was cut short.
+    those of a CSV file. A file that was `given_up` is not read on. `turn` says which of the
+    files of a name it is. `cut` is how far a file was read before it was cut short.
     """
 
     path: str
@@ -72,11 +72,7 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
             in_line=in_line,
         )
 
-    def afresh(self, path: str, device: int, inode: int) -> Place:
-        """The beginning of another file."""
-        return Place(path, device, inode, turn=self.turn + 1)
-
     def again(self) -> Place:
         """The beginning of this file, which was cut short."""
         before = msgspec.structs.replace(self, cut=None)
-        return Place(self.path, self.device, self.inode, turn=self.turn + 1, cut=before)
+        return Place(self.path, self.device, self.inode, turn=self.turn, cut=before)

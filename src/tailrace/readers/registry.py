@@ -1,13 +1,14 @@
 """Which files of a glob are read by which split: what the watching of new files keeps.
 
-A *name* is a path that a split follows, whatever file has it. A file is known by its identity and
-by how it begins, so a renamed one is not taken for new, and a new one that got the identity of a
-deleted one is. Only what is stored here decides who reads a file, so no file is read twice.
+A *name* is a path that a split follows, whatever file has it. Every file that was seen under a name
+is given to the split of that name, in turn; so none is left out, however often it is renamed, and
+none is read twice. A file is known by its identity and by how it begins: a renamed one is not taken
+for new, and a new one that got the identity of a deleted one is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 import msgspec
@@ -23,78 +24,108 @@ who writes a file goes on for a while after it was renamed.
 """
 
 
-class Known(msgspec.Struct, frozen=True, array_like=True):
-    """A file that is read by a split."""
+class Name(msgspec.Struct, frozen=True, array_like=True):
+    """Who follows a name, and the turn of the last file that was given to it."""
 
     split: str
+    turn: int
+
+
+class Known(msgspec.Struct, frozen=True, array_like=True):
+    """A file: the split that reads it, which of the files of that split it is, how it begins."""
+
+    split: str
+    turn: int
     head: Mark
 
 
 class Registry(msgspec.Struct, frozen=True):
-    """`names` maps paths to the splits that follow them, `files` identities to what is known of
-    them. `count` is how many splits were ever made."""
+    """The names, by path, and the files, by identity. `count` is how many splits were ever made."""
 
-    names: dict[str, str] = {}
+    names: dict[str, Name] = {}
     files: dict[str, Known] = {}
     count: int = 0
 
-    def owner(self, file: FileInfo) -> str | None:
-        """The split that reads a file."""
-        known = self.files.get(_key(file))
-        return None if known is None else known.split
+    def known(self, file: FileInfo) -> Known | None:
+        """What is known of a file."""
+        return self.files.get(_key(file.device, file.inode))
+
+    def by_split(self) -> dict[str, list[tuple[int, tuple[int, int]]]]:
+        """The turns and identities of the files of each split, in turn."""
+        found: dict[str, list[tuple[int, tuple[int, int]]]] = {}
+        for key, known in self.files.items():
+            device, _, inode = key.partition(":")
+            found.setdefault(known.split, []).append((known.turn, (int(device), int(inode))))
+        for files in found.values():
+            files.sort()
+        return found
 
 
-def _key(file: FileInfo) -> str:
-    return f"{file.device}:{file.inode}"
+def _key(device: int, inode: int) -> str:
+    return f"{device}:{inode}"
 
 
 class Census:
-    """Compares what a look finds to what is known, look by look."""
+    """Compares what a look finds to what is known, look by look.
+
+    `head_of` gives how a file begins, by so many bytes or, for 0, by as many as there are to be
+    known; None when it is gone.
+    """
 
     def __init__(self, registry: Registry, head_of: Callable[[FileInfo, int], Mark | None]) -> None:
         self.registry = registry
         self._head_of = head_of
-        self._seen: dict[str, FileInfo] = {}
+        self._seen: set[str] = set()
         self._missed_files = _Absences()
         self._missed_names = _Absences()
 
     def take(
-        self, listing: Listing, is_due: Callable[[FileInfo], bool]
+        self,
+        listing: Listing,
+        is_due: Callable[[FileInfo], bool],
+        rewritten: Collection[tuple[int, int]] = (),
     ) -> tuple[Registry, list[tuple[str, FileInfo]]]:
         """What is to be known now, and the files with new names, each with its new split's id.
 
-        Files with new names that are not due yet are left for another look.
+        Files with new names that are not due yet are left for another look. Those that were
+        `rewritten` begin otherwise than before.
         """
         names, files = dict(self.registry.names), dict(self.registry.files)
         count = self.registry.count
         new: list[tuple[str, FileInfo]] = []
         for file in listing:
-            key = _key(file)
+            key = _key(file.device, file.inode)
             known = files.get(key)
             if known is not None and self._is_same(key, known, file):
+                if file.identity in rewritten:
+                    known = msgspec.structs.replace(known, head=Mark())
                 files[key] = self._with_head(known, file)
                 continue
-            split = names.get(file.path)
-            if split is None:
-                if not is_due(file):
-                    continue
+            name = names.get(file.path)
+            if name is not None:
+                name = Name(name.split, name.turn + 1)
+            elif is_due(file):
                 count += 1
-                split = f"follow:{count}:{file.path}"
-                names[file.path] = split
-                new.append((split, file))
-            files[key] = self._with_head(Known(split, Mark()), file)
-        self._seen = {_key(file): file for file in listing}
-        for key in self._missed_files.gone(files.keys() - self._seen.keys()):
+                name = Name(f"follow:{count}:{file.path}", 0)
+                new.append((name.split, file))
+            else:
+                continue
+            names[file.path] = name
+            files[key] = self._with_head(Known(name.split, name.turn, Mark()), file)
+        self._seen = {_key(file.device, file.inode) for file in listing}
+        for key in self._missed_files.gone(files.keys() - self._seen):
             del files[key]
         for path in self._missed_names.gone({path for path in names if listing.at(path) is None}):
             del names[path]
         return Registry(names, files, count), new
 
     def _is_same(self, key: str, known: Known, file: FileInfo) -> bool:
-        """Whether a file of a known identity is the known file. Looked at only where it may not
-        be: at first, under another name, or shorter than before."""
-        seen = self._seen.get(key)
-        if seen is not None and seen.path == file.path and seen.size <= file.size:
+        """Whether a file of a known identity is the known file.
+
+        Only at the first look it may be another one: later it is held open by who reads it, and
+        nobody gets its identity.
+        """
+        if key in self._seen or not known.head.length:
             return True
         return self._head_of(file, known.head.length) in (known.head, None)
 
@@ -103,7 +134,7 @@ class Census:
         if known.head.length or not file.size:
             return known
         head = self._head_of(file, 0)
-        return known if head is None else Known(known.split, head)
+        return known if head is None else msgspec.structs.replace(known, head=head)
 
 
 class _Absences:

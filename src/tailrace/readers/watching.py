@@ -40,21 +40,26 @@ class Watch:
     def batches(self) -> Iterator[Batch | None]:
         """New files, look by look, each as a split that follows its name."""
         source = self._source
-        source.registry = self._census.registry
         looks = 0
         while True:
             listing = source.look()
             if looks != source.looks:
                 looks = source.looks
                 self._places = {}
-                registry, new = self._census.take(listing, partial(self._is_due, listing))
+                rewritten = frozenset(source.rewritten)
+                registry, new = self._census.take(
+                    listing, partial(self._is_due, listing), rewritten
+                )
                 self._newcomers.forget(listing)
                 if registry != self._census.registry:
                     yield self._batch(registry, new)
+                    self._census.registry = registry
+                if source.registry is not self._census.registry:
                     # Now it is stored, and others may act on it.
-                    self._census.registry = source.registry = registry
-            if source.until is Until.NOW:
+                    source.registry = self._census.registry
+                source.rewritten -= rewritten
                 source.watched = True
+            if source.until is Until.NOW:
                 return
             yield None
 
@@ -82,7 +87,7 @@ class Watch:
             except InvalidValue as error:
                 bad.append(BadRecord(namespace, file.path, str(error), b""))
                 continue
-            data = FollowData(file.path, namespace, self._places[file.path])
+            data = FollowData(file.path, namespace, self._places[file.path], split)
             # Rows of a namespace that is being copied come behind the copy.
             follows = (f"copy:{namespace}",) if namespace in self._copied else ()
             children.append(Split(split, msgspec.to_builtins(data), follows))

@@ -16,7 +16,8 @@ from tailrace.spark.offsets import Edge, Extreme, Moment, Named, parse_edge
 from tailrace.topic.composite import check_name
 from tailrace.topic.moment import parse_moment
 
-_READ: Final = (
+# What a reading has, what only a batch or a stream has, and what a writing has.
+READ: Final = (
     "hub",
     "subscribe",
     "subscribePattern",
@@ -26,9 +27,9 @@ _READ: Final = (
     "failOnDataLoss",
     "includeHeaders",
 )
-_BATCH: Final = ("endingOffsets",)
-_STREAM: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger")
-_WRITE: Final = ("hub", "topic")
+BATCH: Final = ("endingOffsets",)
+STREAM: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger")
+WRITE: Final = ("hub", "topic")
 # What Spark hands to a sink though it is its own.
 _SPARK: Final = ("checkpointLocation",)
 
@@ -79,11 +80,11 @@ class WriteOptions:
 
 def read_options(options: Mapping[str, str], reading: Reading) -> ReadOptions:
     """Read and check them; `ConfigError` and `InvalidValue` say what is valid."""
-    valid: tuple[str, ...] = _READ
+    valid: tuple[str, ...] = READ
     if reading is not Reading.STREAM:
-        valid += _BATCH
+        valid += BATCH
     if reading is not Reading.BATCH:
-        valid += _STREAM
+        valid += STREAM
     given = _known(options, valid, reading)
     topics, pattern = _subscription(given)
     found = ReadOptions(
@@ -108,7 +109,7 @@ def read_options(options: Mapping[str, str], reading: Reading) -> ReadOptions:
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
     """Read and check them; `ConfigError` and `InvalidValue` say what is valid."""
-    given = _known(options, _WRITE + _SPARK, None)
+    given = _known(options, WRITE + _SPARK, None)
     topic = given.get("topic")
     return WriteOptions(_hub(given), None if topic is None else check_name("topic", topic))
 
@@ -127,7 +128,7 @@ def _known(
 
 
 def _unknown(name: str, valid: tuple[str, ...], reading: Reading | None) -> ConfigError:
-    elsewhere = {other.lower(): other for other in _READ + _BATCH + _STREAM + _WRITE}
+    elsewhere = {other.lower(): other for other in READ + BATCH + STREAM + WRITE}
     if name.lower() in elsewhere:
         use = "writing" if reading is None else f"reading {reading.value}"
         first = f"the option {elsewhere[name.lower()]!r} has no meaning for {use}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from isal import isal_zlib
 from msgspec import Meta
 
@@ -136,7 +136,7 @@ class _Line(msgspec.Struct, omit_defaults=True):
     """A line with an envelope."""
 
     offset: int
-    timestamp: datetime
+    timestamp: str
     mode: str
     op: str
     key: str
@@ -145,7 +145,7 @@ class _Line(msgspec.Struct, omit_defaults=True):
 
 
 def _enveloped(records: pa.RecordBatch, values: list[bytes]) -> Iterator[bytes]:
-    times: list[Any] = records["timestamp"].to_pylist()
+    times: list[Any] = pc.strftime(records["timestamp"], "%Y-%m-%dT%H:%M:%SZ").to_pylist()
     for record, time, value in zip(records_of(records), times, values, strict=True):
         headers = {name: _text(header) for name, header in (record.headers or {}).items()}
         mode, op, key = _MODES[record.mode], _OPS[record.op], _text(record.key or b"")

@@ -92,6 +92,12 @@ def _field(document: Document, path: tuple[str, ...]) -> bytes | None:
 
 
 def _with_namespaces(records: pa.RecordBatch) -> pa.Array[Any]:
+    count = records.num_rows
+    if records["headers"].null_count == count and not records["key"].null_count:
+        ends: Any = pa.array(np.arange(count + 1, dtype=np.int32))
+        names = pa.repeat(NAMESPACE_HEADER, count)
+        alone: pa.Array[Any] = pa.MapArray.from_arrays(ends, names, records["key"])
+        return alone
     namespaces: list[Any] = records["key"].to_pylist()
     headers = [dict(pairs or ()) for pairs in records["headers"].to_pylist()]
     named = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
 import pyarrow as pa
@@ -15,7 +15,6 @@ from msgspec import Meta
 from tailrace.errors import InvalidValue
 from tailrace.log.schema import TIMESTAMP
 from tailrace.message import Op
-from tailrace.pipeline.columns import columns_of
 from tailrace.pipeline.rows import RowError, Rows
 from tailrace.writers.column_types import ColumnType, Misfit, convert, parse_type
 from tailrace.writers.file import refuse_deletes
@@ -71,6 +70,8 @@ class ParquetWriter(StagedWriter, frozen=True):
         ),
     ] = True
 
+    takes_columns: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         """Refuse types that there are not."""
         super().__post_init__()
@@ -112,12 +113,7 @@ class Table:
         return _Collected(stream, self)
 
     def _documents(self, rows: Rows) -> pa.RecordBatch:
-        try:
-            batch = columns_of(rows.documents)
-        except RowError:
-            raise
-        except (TypeError, ValueError) as error:
-            raise RowError(rows.offsets[0], str(error)) from error
+        batch = rows.columns
         if not self.types:
             return batch
         typed = {name: self._typed(rows, name) for name in self.types}
@@ -141,9 +137,12 @@ class Table:
 
     def _with_meta(self, batch: pa.RecordBatch, rows: Rows) -> pa.RecordBatch:
         for name in _META.keys() & set(batch.schema.names):
-            index = next(i for i, document in enumerate(rows.documents) if name in document)
-            remedy = "rename it with the function rename, or set meta = false"
-            raise RowError(rows.offsets[index], f"it has a field {name!r} of its own · {remedy}")
+            has_it = batch[name].is_valid().to_numpy(zero_copy_only=False)
+            if has_it.any():
+                offset = rows.offsets[int(has_it.argmax())]
+                remedy = "rename it with the function rename, or set meta = false"
+                raise RowError(offset, f"it has a field {name!r} of its own · {remedy}")
+            batch = batch.drop_columns([name])
         records = rows.records
         [namespace] = rows.take([0]).namespaces  # The session gives rows of one alone.
         meta = (

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from tailrace.errors import ConfigError, InvalidValue
 from tailrace.message import Mode, Op
-from tailrace.pipeline.writer import Attempt, Writer, WriterSession
+from tailrace.pipeline.writer import FrameWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -19,7 +19,7 @@ _OPS: Final = tuple(op.name.lower() for op in Op)
 _MODES: Final = tuple(mode.name.lower() for mode in Mode)
 
 
-class SparkWriter(Writer, frozen=True):
+class SparkWriter(FrameWriter, frozen=True):
     """Appends to any sink of Spark, at least once. Only the Spark engine can run it.
 
     With a `schema` the sink gets its columns, and those of `meta`; without one the columns key,
@@ -53,8 +53,6 @@ class SparkWriter(Writer, frozen=True):
         ),
     ] = True
 
-    needs_spark: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
         """Refuse to write nowhere."""
         if not self.format.strip():
@@ -69,12 +67,9 @@ class SparkWriter(Writer, frozen=True):
             )
         return f"Spark writes the format {self.format}"
 
-    def open(self, attempt: Attempt) -> WriterSession:
-        """Refused: Spark itself writes, from `frame`."""
-        raise ConfigError(
-            f"writer {attempt.writer} is of the kind spark, which only the engine spark can run",
-            'leave out engine = "direct", or choose another writer',
-        )
+    def save(self, rows: DataFrame) -> None:
+        """Append them."""
+        frame(rows, self).write.format(self.format).options(**self.options).mode("append").save()
 
 
 def frame(rows: DataFrame, writer: SparkWriter) -> DataFrame:

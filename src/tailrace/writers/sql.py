@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
 
-from tailrace.errors import ConfigError
+from tailrace.errors import ConfigError, InvalidValue
 from tailrace.hub import Hub
 from tailrace.pipeline.writer import Attempt, Offsets, Writer, WriterSession
 from tailrace.writers.sql_names import check_template
@@ -60,28 +61,28 @@ class SqlWriter(Writer, frozen=True):
         ),
     ] = ()
     create: Annotated[
-        Create,
+        Literal["nothing", "tables", "columns"],
         Meta(
             description="What may be made from the data: nothing, missing tables, or missing "
             "tables and columns.",
             examples=["columns"],
         ),
-    ] = Create.COLUMNS
+    ] = "columns"
 
-    splits_streams: ClassVar[bool] = False
     keeps_record: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_template(self.table)
+        if self.create not in set(Create):
+            raise InvalidValue("create", self.create, ", ".join(Create))
 
     def __repr__(self) -> str:
-        return f"SqlWriter(url='***', table={self.table!r}, key={self.key}, create={self.create})"
+        return f"SqlWriter(url='***', table={self.table!r}, key={self.key}, create={self.create!r})"
 
     def beside(self, directory: Path) -> SqlWriter:
         """The same, with a relative path of SQLite starting at a directory."""
-        from tailrace.writers.sql_database import beside
-
-        return msgspec.structs.replace(self, url=beside(self.url, directory))
+        url = _databases().beside(self.url, directory)
+        return msgspec.structs.replace(self, url=url)
 
     def check(self) -> str:
         """Connect, and say what the database is and of which version."""
@@ -93,7 +94,7 @@ class SqlWriter(Writer, frozen=True):
         from tailrace.writers.sql_session import SqlSession
 
         name_table = partial(database.naming.table, self.table)
-        return SqlSession(database, attempt, name_table, self.key, self.create)
+        return SqlSession(database, attempt, name_table, self.key, Create(self.create))
 
     def applied(self, writer: str, stream: str, hub: Hub) -> Sequence[Offsets]:
         """What the database says it has of a stream."""
@@ -110,13 +111,18 @@ class SqlWriter(Writer, frozen=True):
         forget(database, writer, stream, start)
 
     def _database(self) -> Database:
-        try:
-            from tailrace.writers.sql_database import database_at
-        except ModuleNotFoundError as error:
-            if error.name != "sqlalchemy":
-                raise
-            raise ConfigError(
-                "the sql writer needs SQLAlchemy, which is not installed",
-                "pip install 'tailrace[sql]'",
-            ) from None
-        return database_at(self.url)
+        database: Database = _databases().database_at(self.url)
+        return database
+
+
+def _databases() -> ModuleType:
+    """What reaches databases, if it is installed: options can be read without it."""
+    try:
+        from tailrace.writers import sql_database
+    except ModuleNotFoundError as error:
+        if error.name != "sqlalchemy":
+            raise
+        raise ConfigError(
+            "the sql writer needs SQLAlchemy, which is not installed", "pip install 'tailrace[sql]'"
+        ) from None
+    return sql_database

@@ -31,7 +31,6 @@ _TABLE = Table(
     Column("ranges", Text, nullable=False),
 )
 _ranges_decoder = msgspec.json.Decoder(list[Offsets])
-_ONCE_MORE = 3
 
 
 def including(ranges: Sequence[Offsets], added: Offsets) -> list[Offsets]:
@@ -66,7 +65,9 @@ class AppliedRow:
         self._id = (writer, stream)
         mark = placeholder(link.dialect)
         where = f"WHERE writer = {mark} AND stream = {mark}"
-        self._select = f"SELECT epoch, attempt, ranges FROM {APPLIED} {where}"
+        # Waits for a commit that is under way, so that what is read is final.
+        locked = "" if link.dialect.name == "sqlite" else " FOR UPDATE"
+        self._select = f"SELECT epoch, attempt, ranges FROM {APPLIED} {where}{locked}"
         self._insert = (
             f"INSERT INTO {APPLIED} (writer, stream, epoch, attempt, ranges) "
             f"VALUES ({mark}, {mark}, {mark}, {mark}, '[]')"
@@ -75,8 +76,8 @@ class AppliedRow:
             f"UPDATE {APPLIED} SET epoch = {mark}, attempt = {mark} {where} "
             f"AND (epoch < {mark} OR (epoch = {mark} AND attempt < {mark}))"
         )
-        self._store = f"UPDATE {APPLIED} SET ranges = {mark} {where} AND ranges = {mark}"
-        self._store_owned = f"{self._store} AND epoch = {mark} AND attempt = {mark}"
+        self._store = f"UPDATE {APPLIED} SET ranges = {mark} {where}"
+        self._replace = f"{self._store} AND ranges = {mark} AND epoch = {mark} AND attempt = {mark}"
 
     def read(self, cursor: Any) -> list[Offsets]:
         """The ranges that are stored."""
@@ -101,25 +102,23 @@ class AppliedRow:
 
         `ranges` is what was stored when last seen. `Fenced` if there is a newer attempt.
         """
-        for _ in range(_ONCE_MORE):
-            after = including(ranges, added)
-            new, old = _encoded(after), _encoded(ranges)
-            owner = (attempt.epoch, attempt.number)
-            cursor.execute(self._store_owned, (new, *self._id, old, *owner))
-            if cursor.rowcount:
-                return after
+        owner = (attempt.epoch, attempt.number)
+        after = including(ranges, added)
+        cursor.execute(self._replace, (_encoded(after), *self._id, _encoded(ranges), *owner))
+        if cursor.rowcount == 0:
             row = self._row(cursor)
             if row is None or (row.epoch, row.attempt) != owner:
                 raise self._fenced(attempt, row)
-            ranges = _ranges_decoder.decode(row.ranges)
-        raise self._fenced(attempt, row)
+            after = including(_ranges_decoder.decode(row.ranges), added)
+            cursor.execute(self._store, (_encoded(after), *self._id))
+        return after
 
     def forget(self, cursor: Any, start: int) -> None:
         """Store that the database has nothing from `start` on."""
         row = self._row(cursor)
         if row is not None:
             kept = within(_ranges_decoder.decode(row.ranges), Offsets(0, start))
-            cursor.execute(self._store, (_encoded(kept), *self._id, row.ranges))
+            cursor.execute(self._store, (_encoded(kept), *self._id))
 
     def _row(self, cursor: Any) -> _Row | None:
         cursor.execute(self._select, self._id)
@@ -155,18 +154,24 @@ def _row_of(
         return
     link = database.connect()
     try:
+        if not has_table(link):
+            yield None
+            return
         with link.transaction() as cursor:
-            has_table = inspect(link.connection).has_table(APPLIED)
-            yield (AppliedRow(link, writer, stream), cursor) if has_table else None
+            yield AppliedRow(link, writer, stream), cursor
     finally:
         link.close()
 
 
+def has_table(link: Link) -> bool:
+    """Whether the table is there."""
+    with link.transaction():
+        return inspect(link.connection).has_table(APPLIED)
+
+
 def make_table(link: Link) -> None:
     """Make the table, unless it is there."""
-    with link.transaction():
-        has_table = inspect(link.connection).has_table(APPLIED)
-    if not has_table:
+    if not has_table(link):
         with making_tables(link):
             _TABLE.create(link.connection, checkfirst=True)
 

@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.message import Mode, Op
+from tailrace.message import Op
 from tailrace.pipeline.rows import Document, RowError, Rows
 from tailrace.writers.sql_names import TableName, shown
 
@@ -23,8 +23,8 @@ IDENTITY: Final = "identity"
 """The header in which readers give the identity of a row: a JSON object, before the change."""
 
 Identity: TypeAlias = "tuple[Any, ...]"
+_SCALARS: Final = frozenset({str, int, float, bool})
 _identity_decoder = msgspec.json.Decoder(dict[str, Any])
-_ROW_OPS: Final = (Op.INSERT, Op.UPDATE, Op.DELETE)
 
 
 @dataclass(slots=True)
@@ -91,20 +91,9 @@ def plan(
 
 
 def _rows_of(rows: Rows) -> Iterator[tuple[str, _Row]]:
-    """The rows that change a table, each with its namespace."""
-    complete = Mode.COMPLETE.value
-    columns = zip(
-        rows.namespaces,
-        rows.offsets,
-        rows.ops,
-        rows.documents,
-        _identities(rows),
-        rows.records["mode"].to_numpy().tolist(),
-        strict=True,
-    )
-    for namespace, offset, op, document, identity, mode in columns:
-        if op in _ROW_OPS and mode != complete:
-            yield namespace, _Row(offset, op, document, identity)
+    """Each row with its namespace."""
+    rest = zip(rows.offsets, rows.ops, rows.documents, _identities(rows), strict=True)
+    return zip(rows.namespaces, map(_Row._make, rest), strict=True)
 
 
 def _identities(rows: Rows) -> Sequence[Mapping[str, Any] | None]:
@@ -162,8 +151,10 @@ def _checked(row: _Row, key: tuple[str, ...], identity: Identity | None) -> Iden
             f"it has no {shown(lacking)}, which is of its identity: keep the field, or name other "
             "columns by the option key",
         )
-    for name, value in zip(key, identity, strict=True):
-        if value is None or isinstance(value, dict | list):
-            what = "null" if value is None else "nested"
-            raise RowError(row.offset, f"its {shown(name)} is {what}, and is of its identity")
-    return identity
+    if _SCALARS.issuperset(map(type, identity)):
+        return identity
+    name, value = next(
+        each for each in zip(key, identity, strict=True) if type(each[1]) not in _SCALARS
+    )
+    what = "null" if value is None else "nested"
+    raise RowError(row.offset, f"its {shown(name)} is {what}, and is of its identity")

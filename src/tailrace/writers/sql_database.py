@@ -21,6 +21,7 @@ from tailrace.writers.sql_names import Naming
 
 CONNECT_TIMEOUT_S: Final = 10
 LOCK_TIMEOUT_S: Final = 30
+PAUSE_TIMEOUT_S: Final = 20
 
 _DRIVERS: Final = {
     "postgres": "postgresql+psycopg",
@@ -180,10 +181,14 @@ class Link:
         """For rows: the driver's."""
         self._begin = None
         if self.dialect.name == "sqlite":
-            self.raw.isolation_level = None
             self._begin = "BEGIN IMMEDIATE"
-            self.cursor.execute("PRAGMA journal_mode=WAL")
-            self.cursor.execute("PRAGMA synchronous=FULL")
+            try:
+                self.raw.isolation_level = None
+                self.cursor.execute("PRAGMA journal_mode=WAL")
+                self.cursor.execute("PRAGMA synchronous=FULL")
+            except BaseException:
+                self.close()
+                raise
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
@@ -268,7 +273,9 @@ def _arguments(url: URL) -> dict[str, Any]:
             "connect_timeout": CONNECT_TIMEOUT_S,
             "client_encoding": "utf8",
             "application_name": "tailrace",
-            "options": f"-c lock_timeout={LOCK_TIMEOUT_S}s",
+            # A client that is paused in a transaction gives way before others give up.
+            "options": f"-c lock_timeout={LOCK_TIMEOUT_S}s"
+            f" -c idle_in_transaction_session_timeout={PAUSE_TIMEOUT_S}s",
         }
     elif url.get_driver_name() == "pymysql":
         arguments = {"connect_timeout": CONNECT_TIMEOUT_S}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from tailrace.errors import BackendUnavailable
+from tailrace.errors import BackendUnavailable, Error
 from tailrace.pipeline.rows import Document, RowError, Rows
 from tailrace.pipeline.writer import Attempt, Failure, Offsets, Staged
 from tailrace.writers.sql import Create
-from tailrace.writers.sql_applied import AppliedRow, make_table, within
+from tailrace.writers.sql_applied import AppliedRow, has_table, make_table, within
 from tailrace.writers.sql_changes import Changes, Moved, Step, plan
 from tailrace.writers.sql_copy import copy_rows, copy_upsert
 from tailrace.writers.sql_database import Database
@@ -58,13 +58,13 @@ class SqlSession:
             try:
                 with self._link.transaction() as cursor:
                     return self._row.take(cursor, self._attempt)
-            except (Refused, TryAgain):  # Another attempt made the row, or somebody dropped it.
-                continue
-        raise self._lost()
+            except (Refused, TryAgain) as error:
+                # Another attempt made the row in this moment, or somebody dropped the table.
+                failed = error
+        raise self._unusable(failed)
 
-    def _lost(self) -> BackendUnavailable:
-        place = self._link.database.place
-        return BackendUnavailable(f"table {APPLIED} of {place} is being changed by somebody else")
+    def _unusable(self, error: Error) -> BackendUnavailable:
+        return BackendUnavailable(f"the table {APPLIED} cannot be used: {error}")
 
     def applied(self) -> Sequence[Offsets]:
         """What the database has of the attempt's offsets."""
@@ -100,8 +100,8 @@ class SqlSession:
                         work(cursor)
             except TryAgain as error:
                 self._tables.forget()
-                if APPLIED in str(error):
-                    raise self._lost() from None
+                if not has_table(self._link):
+                    raise self._unusable(error) from None
                 if tries == _TRIES_MAX:
                     raise error.final from None
             else:

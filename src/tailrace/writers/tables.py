@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tailrace.pipeline.columns import JSON_TEXT, json_column
+from tailrace.pipeline.columns import JSON_TEXT, json_column, without_nulls
 
 
 def united(batches: Sequence[pa.RecordBatch]) -> pa.Table:
@@ -89,11 +89,4 @@ def _has_empty_struct(kind: pa.DataType) -> bool:
 
 
 def _as_json(column: pa.Array[Any]) -> pa.Array[Any]:
-    return json_column(_without_nulls(value) for value in column.to_pylist())
-
-
-def _without_nulls(value: Any) -> Any:
-    """Columns cannot tell null fields from absent ones: they are left out."""
-    if isinstance(value, dict):
-        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
-    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
+    return json_column(without_nulls(value) for value in column.to_pylist())

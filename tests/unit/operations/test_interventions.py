@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
+
 import pytest
 
 from tailrace.backend.contract import FENCES, raise_fence
@@ -14,8 +18,10 @@ from tailrace.operations.interventions import (
     retry,
     retry_one_at_a_time,
 )
+from tailrace.operations.registered import writer_names
 from tailrace.pipeline.books import Books, State
 from tailrace.pipeline.plan import PlanKind
+from tailrace.source.reader import Until
 from tests.unit.operations.desk import LOG, Desk
 
 REASON = "a test order"
@@ -108,6 +114,32 @@ def test_a_driver_that_takes_the_writer_back_between_is_overtaken_again(desk: De
     Operated.find(desk.hub, "lake/crm").intervene("pipeline retry", decide)
     assert taken_back == 3
     assert len(read_audit(desk.hub, None, 20)) == 1
+
+
+def test_a_driver_keeps_back_while_an_operator_is_at_the_books(desk: Desk) -> None:
+    pipeline = desk.pipeline()
+    run = pipeline.prepare(desk.hub, until=Until.STOPPED)
+    desk.refuse(14)
+    thread = threading.Thread(target=run.run)
+    thread.start()
+    try:
+        wait_until(lambda: "lake/crm" in writer_names(desk.hub))
+        for _ in range(20):
+            assert retry_one_at_a_time(desk.hub, "lake/crm").running is not None
+        wait_until(lambda: desk.books().state.state is State.FAILED)
+        ack(desk.hub, "lake/crm", "14", REASON)
+        wait_until(lambda: desk.mark() == 16)
+    finally:
+        run.stop()
+        thread.join()
+    assert len(read_audit(desk.hub, "lake/crm", 100)) == 21
+
+
+def wait_until(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 def test_a_retried_writer_goes_on_where_it_failed(desk: Desk) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,9 @@ from tailrace.operations.namespaces import namespace_offsets
 from tailrace.operations.pipeline_log import read_log, view_record
 from tailrace.operations.pipelines import view_pipelines, with_rates
 from tailrace.operations.preflight import try_pipeline
-from tailrace.operations.records_between import records_between
+from tailrace.operations.records_between import amount_between
 from tailrace.pipeline.books import Books, State, WriterName
-from tailrace.pipeline.registry import hold_name
+from tailrace.pipeline.registry import hold_name, register
 from tailrace.testing import MemoryBackend
 from tests.pipelines.counting import CountingReader
 from tests.pipelines.recording import RecordingWriter
@@ -88,6 +89,20 @@ def test_a_writer_runs_only_while_somebody_runs_its_pipeline(desk: Desk) -> None
     with desk.hub.backend.hold(hold_name("lake"), "process 7"):
         (view,) = view_pipelines(desk.hub, "lake")
         assert (view.running, view.writers[0].state) == ("process 7", State.RUNNING)
+
+
+def test_who_holds_the_reader_up_is_named(desk: Desk) -> None:
+    desk.writers = ("crm", "files")
+    desk.refuse(0)
+    assert not desk.run()
+    small = replace(desk.pipeline().definition, log_bytes_max=100)
+    register(desk.hub.backend.store, small)
+    (stopped,) = view_pipelines(desk.hub)
+    assert not stopped.reader_held
+    with desk.hub.backend.hold(hold_name("lake"), "process 7"):
+        (view,) = view_pipelines(desk.hub)
+        assert (view.reader_held, view.slowest) == (True, "lake/crm")
+        assert view.writers[0].behind_bytes > 100
 
 
 def test_a_pipeline_whose_log_was_deleted_can_still_be_looked_at(desk: Desk) -> None:
@@ -220,10 +235,10 @@ def test_records_are_counted_over_gaps_and_parts_of_batches(tmp_path: Path) -> N
         for size in (3, 4, 5):
             topic.push_many([("A", number) for number in range(size)])
         log = hub.backend.log
-        assert records_between(log, where, 0, 12) == 12
-        assert records_between(log, where, 2, 11) == 9
-        assert records_between(log, where, 4, 5) == 1
-        assert records_between(log, where, 5, 5) == 0
+        assert amount_between(log, where, 0, 12).records == 12
+        assert amount_between(log, where, 2, 11).records == 9
+        assert amount_between(log, where, 4, 5).records == 1
+        assert amount_between(log, where, 5, 5).records == 0
 
 
 def test_no_pipelines_is_no_error() -> None:

@@ -8,10 +8,12 @@ import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given as holds_for
+from hypothesis import settings
 from hypothesis import strategies as some
 
 from tailrace.pipeline.columns import columns_of
 from tailrace.pipeline.parsing import FEW, parsed
+from tests.scale import count
 
 NAMES = some.sampled_from(["id", "name", "at", "ö", "a.b", ""])
 SCALARS = (
@@ -72,6 +74,7 @@ def sorted_type(kind: pa.DataType) -> str:
     return f"[{sorted_type(kind.value_type)}]" if isinstance(kind, pa.ListType) else str(kind)
 
 
+@settings(max_examples=count("parsed-batches", test=50, soak=2000))
 @holds_for(ALIKE | UNLIKE)
 def test_what_is_parsed_is_what_decoding_gives(given: list[dict[str, Any]]) -> None:
     batch = parsed(values_of(given))

@@ -81,6 +81,17 @@ def test_rotation_while_nobody_reads_loses_nothing(log: Path) -> None:
         assert source.rows() == [1, 2, 3, 4]
 
 
+def test_rotation_to_another_name_while_nobody_reads_loses_nothing(log: Path) -> None:
+    with Followed(str(log)) as source:
+        source.settle()
+        source.end()
+        append(log, lines(3))
+        os.rename(log, log.with_suffix(".old"))
+        log.write_text(lines(4))
+        source.begin()
+        assert source.rows() == [1, 2, 3, 4]
+
+
 def test_names_that_move_on_are_not_read_again(log: Path) -> None:
     with Followed(str(log) + "*", namespace="app", format="jsonl") as source:
         expected = [1, 2]
@@ -452,3 +463,13 @@ def test_a_rotated_file_that_is_compressed_is_not_read_again(log: Path) -> None:
         assert source.rows() == [1, 2, 3]
         append(log, lines(4))
         assert source.rows() == [1, 2, 3, 4]
+
+
+def test_until_now_recognises_rotation_by_copying(log: Path) -> None:
+    with Followed(str(log) + "*", Until.NOW, namespace="app", format="jsonl") as source:
+        source.settle()
+        append(log, lines(3))
+        shutil.copy(log, f"{log}.1")
+        log.write_text(lines(4))
+        source.begin(Until.NOW)
+        assert sorted(source.rows()) == [1, 2, 3, 4]

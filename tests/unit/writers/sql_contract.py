@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from tailrace.errors import BackendUnavailable, Fenced
-from tailrace.message import Mode, Op
 from tailrace.pipeline.rows import RowError
 from tailrace.pipeline.writer import Offsets
-from tailrace.writers.sql import Create, SqlWriter
+from tailrace.writers.sql import SqlWriter
 from tailrace.writers.sql_errors import Refused
 from tests.unit.writers.sql_sink import (
     STREAM,
@@ -118,15 +117,6 @@ class SqlContract:
         sink.write(update({"id": 1, "a": 3}), delete({"id": 2}), insert({"id": 3, "a": 3}))
         assert sink.rows() == [{"id": 1, "a": 3}, {"id": 3, "a": 3}]
 
-    def test_what_is_no_row_is_only_acknowledged(self, sink: Sink) -> None:
-        sink.write(
-            Change({"rows": 3}, Op.NOOP),
-            Change({"recopy": True}, Op.COMMAND),
-            Change({"rows": 3}, mode=Mode.COMPLETE),
-        )
-        assert sink.tables() == {"tailrace_applied"}
-        assert sink.applied() == [(0, 3)]
-
     def test_a_table_may_be_named_for_all_namespaces(self, url: str) -> None:
         sink = Sink(url, table="all_{name}", key=("id",))
         sink.write(
@@ -150,11 +140,11 @@ class SqlContract:
         ]
 
     def test_only_what_is_allowed_is_made(self, url: str) -> None:
-        nothing = Sink(url, create=Create.NOTHING)
+        nothing = Sink(url, create="nothing")
         (failure,) = nothing.write(insert({"id": 1}))
         assert "no table 'orders'" in failure.error
         nothing.close()
-        tables = Sink(url, create=Create.TABLES)
+        tables = Sink(url, create="tables")
         assert tables.write(insert({"id": 1})) == ()
         (failure,) = tables.write(insert({"id": 2, "colour": "red"}))
         assert "no column 'colour'" in failure.error

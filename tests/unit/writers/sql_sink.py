@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import sqlalchemy as sa
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from tailrace.hub import Hub
 from tailrace.log.record import Record
 from tailrace.log.schema import from_records
-from tailrace.message import Mode, Op
+from tailrace.message import Op
 from tailrace.pipeline.rows import Rows
 from tailrace.pipeline.writer import Attempt, Failure, Offsets, WriterSession
 from tailrace.writers.sql import SqlWriter
@@ -28,7 +28,6 @@ class Change(NamedTuple):
     op: Op = Op.INSERT
     identity: Mapping[str, Any] | None = None
     namespace: str = "orders"
-    mode: Mode = Mode.SYNC
 
 
 def insert(document: Mapping[str, Any], **others: Any) -> Change:
@@ -50,7 +49,7 @@ def rows_of(changes: Sequence[Change], start: int) -> Rows:
                 Record(
                     start + number,
                     0,
-                    change.mode,
+                    0,
                     change.op,
                     change.namespace.encode(),
                     None
@@ -99,7 +98,8 @@ class Sink:
 
     def applied(self) -> list[tuple[int, int]]:
         """What the database says it has of the stream."""
-        return [tuple(each) for each in self.writer.applied(WRITER, STREAM, None)]  # type: ignore[arg-type, misc]
+        held = self.writer.applied(WRITER, STREAM, cast(Hub, None))
+        return [(start, end) for start, end in held]
 
     def execute(self, sql: str) -> None:
         with self.engine.begin() as connection:

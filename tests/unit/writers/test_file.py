@@ -152,7 +152,7 @@ def test_an_envelope_tells_what_a_record_was(hub: Hub, out: Path) -> None:
     driver(hub, out, envelope="record").write(rows_of(given), 7, 9)
     first, second = lines(out)
     assert first == (
-        b'{"offset":7,"timestamp":"2026-01-01T00:00:00.007000Z","mode":"copy","op":"insert",'
+        b'{"offset":7,"timestamp":"2026-01-01T00:00:00.007Z","mode":"copy","op":"insert",'
         b'"key":"orders","value":{"a": 1.0},"headers":{"source":"web"}}'
     )
     assert msgspec.json.decode(second)["op"] == "delete"

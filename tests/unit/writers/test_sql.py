@@ -129,9 +129,11 @@ def test_its_password_is_not_shown_and_survives_the_way_to_an_executor() -> None
 
 
 @pytest.mark.parametrize("table", ["", "{other}", "{}"])
-def test_a_table_option_that_names_none_is_refused(table: str) -> None:
+def test_an_option_that_makes_no_sense_is_refused(table: str) -> None:
     with pytest.raises(InvalidValue):
         SqlWriter("sqlite:///crm.db", table=table)
+    with pytest.raises(InvalidValue, match="nothing, tables, columns"):
+        SqlWriter("sqlite:///crm.db", create="all")  # type: ignore[arg-type]
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"url": "sqlite:///crm.db", "table": table}, SqlWriter)
 

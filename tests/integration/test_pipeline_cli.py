@@ -1,0 +1,269 @@
+"""Pipelines as operators run them: real processes, signals, and interventions while they run."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tailrace
+from tailrace.hub import Hub
+from tailrace.operations.audit import read_audit
+from tailrace.operations.pipelines import WriterView, view_pipelines
+from tailrace.operations.registered import find_writer, read_books
+from tailrace.pipeline.books import State
+from tests.pipelines.recording import deliveries, set_bad
+
+ROOT = Path(__file__).parents[2]
+TAILRACE = [sys.executable, "-m", "tailrace"]
+SECONDS_MAX = 60
+INTERVENTION_S = 2.0
+MODULE = """
+import os
+import tailrace
+from tests.pipelines.counting import CountingReader
+from tests.pipelines.recording import RecordingWriter
+
+lake = tailrace.Pipeline(
+    "lake", CountingReader(rows_file="rows"), stop_timeout=os.environ["STOP_TIMEOUT"]
+)
+sink = RecordingWriter(os.getcwd(), delay_s=float(os.environ["DELAY_S"]))
+lake.write("crm", sink, engine="direct")
+"""
+
+
+class Lake:
+    """The pipeline ``lake`` of a directory, run by child processes."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.hub_path = directory / "hub"
+        self.children: list[subprocess.Popen[bytes]] = []
+        (directory / "lakes.py").write_text(MODULE)
+        (directory / "rows").write_text("16")
+
+    def start(
+        self,
+        *args: str,
+        delay_s: float = 0.0,
+        stop_timeout: str = "30s",
+        stderr: int = subprocess.PIPE,
+    ) -> subprocess.Popen[bytes]:
+        """`tailrace pipeline run` of it."""
+        child = subprocess.Popen(
+            [*TAILRACE, "pipeline", "run", "lakes:lake", *args],
+            cwd=self.directory,
+            env=self.environment(DELAY_S=str(delay_s), STOP_TIMEOUT=stop_timeout),
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+        )
+        self.children.append(child)
+        return child
+
+    def run(self, *args: str, status: int = 0) -> str:
+        """Any other command, to its end; what it printed."""
+        done = subprocess.run(
+            [*TAILRACE, *args],
+            cwd=self.directory,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+        assert done.returncode == status, done.stderr
+        return done.stdout + done.stderr
+
+    def environment(self, **more: str) -> dict[str, str]:
+        path = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
+        return os.environ | {"TAILRACE_HUB": str(self.hub_path), "PYTHONPATH": path} | more
+
+    @property
+    def given(self) -> list[int]:
+        return [offset for call in deliveries(self.directory) for offset in call]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    lake = Lake(tmp_path)
+    yield lake
+    for child in lake.children:
+        child.kill()
+        child.wait()
+
+
+def ended(child: subprocess.Popen[bytes]) -> tuple[int, dict[str, Any], str]:
+    """Its status, its report and what it said."""
+    out, error = child.communicate(timeout=SECONDS_MAX)
+    report = json.loads(out) if out.startswith(b"{") else {}
+    return child.returncode, report, error.decode()
+
+
+def until(holds: Callable[[], object]) -> float:
+    """Wait until something holds; how many seconds that took."""
+    started = time.monotonic()
+    while not holds():
+        assert time.monotonic() - started < SECONDS_MAX
+        time.sleep(0.01)
+    return time.monotonic() - started
+
+
+def writer(hub: Hub) -> WriterView | None:
+    views = view_pipelines(hub)
+    return views[0].writers[0] if views and views[0].writers else None
+
+
+def is_in(hub: Hub, state: State) -> bool:
+    found = writer(hub)
+    return found is not None and found.state is state
+
+
+def has_all(hub: Hub) -> bool:
+    found = writer(hub)
+    return found is not None and found.behind == 0 and found.rows > 0
+
+
+def has_a_plan(hub: Hub) -> bool:
+    if not is_in(hub, State.RUNNING):
+        return False
+    name = find_writer(hub, "lake/crm").name
+    return read_books(hub, name, hub.topic("lake.commits")).plan is not None
+
+
+def test_an_ack_while_it_runs_moves_the_writer_on_within_two_seconds_and_is_audited(
+    lake: Lake,
+) -> None:
+    set_bad(lake.directory, 14)
+    child = lake.start("-o", "json")
+    with tailrace.open(lake.hub_path) as hub:
+        until(lambda: is_in(hub, State.FAILED))
+        told = lake.run("pipeline", "ack", "lake/crm", "14", "--reason", "a test order")
+        assert f"now, by process {child.pid}" in told
+        assert until(lambda: has_all(hub)) < INTERVENTION_S
+        (entry,) = read_audit(hub, "lake/crm", 20)
+        assert (entry.command, entry.reason) == ("pipeline ack", "a test order")
+    assert lake.given == [*range(14), 15]
+    child.terminate()
+    status, report, _ = ended(child)
+    assert (status, report["ending"]) == (0, "stopped")
+
+
+def test_a_refused_ack_changes_nothing_and_the_writer_stays_failed(lake: Lake) -> None:
+    set_bad(lake.directory, 14)
+    child = lake.start()
+    with tailrace.open(lake.hub_path) as hub:
+        until(lambda: is_in(hub, State.FAILED))
+        before = writer(hub)
+        assert "0 to 15" in lake.run("pipeline", "ack", "lake/crm", "16", "--reason", "x", status=2)
+        lake.run("pipeline", "ack", "lake/crm", "14", status=2)
+        assert "runs: process" in lake.run("pipeline", "forget", "lake/crm", "--yes", status=1)
+        assert writer(hub) == before
+        assert read_audit(hub, None, 20) == []
+    child.terminate()
+    assert ended(child)[0] == 1
+
+
+def test_a_retry_while_it_runs_goes_on_within_two_seconds(lake: Lake) -> None:
+    set_bad(lake.directory, 14)
+    child = lake.start("-o", "json")
+    with tailrace.open(lake.hub_path) as hub:
+        until(lambda: is_in(hub, State.FAILED))
+        set_bad(lake.directory)
+        lake.run("pipeline", "retry", "lake/crm", "--one-at-a-time")
+        assert until(lambda: has_all(hub)) < INTERVENTION_S
+        assert lake.given == list(range(16))
+        lake.run("pipeline", "rewind", "lake/crm", "9", "--yes")
+        assert until(lambda: len(lake.given) == 16 + 7) < INTERVENTION_S
+        assert lake.given[16:] == list(range(9, 16))
+        lake.run("status")
+    child.send_signal(signal.SIGINT)
+    assert ended(child)[0] == 0
+
+
+def test_sigterm_lets_a_slow_writer_finish_what_is_under_way(lake: Lake) -> None:
+    child = lake.start("-o", "json", delay_s=1.5)
+    with tailrace.open(lake.hub_path) as hub:
+        until(lambda: has_a_plan(hub))
+        child.terminate()
+        status, report, error = ended(child)
+        assert (status, report["ending"]) == (0, "stopped")
+        assert "stopping, within 30 s" in error
+        assert lake.given == list(range(16))
+        assert is_in(hub, State.STOPPED)
+        assert has_all(hub)
+
+
+def test_past_its_stop_timeout_the_status_is_3_and_all_comes_again(lake: Lake) -> None:
+    child = lake.start("-o", "json", delay_s=50.0, stop_timeout="300ms")
+    with tailrace.open(lake.hub_path) as hub:
+        until(lambda: has_a_plan(hub))
+        started = time.monotonic()
+        child.terminate()
+        status, report, _ = ended(child)
+        assert time.monotonic() - started < 10
+        assert (status, report["ending"]) == (3, "unfinished")
+        assert report["last"]["writers"][0]["behind"] == 16
+        assert lake.given == []
+    status, report, _ = ended(lake.start("--once", "-o", "json"))
+    assert (status, report["ending"]) == (0, "done")
+    assert lake.given == list(range(16))
+
+
+def test_the_second_signal_ends_it_at_once(lake: Lake) -> None:
+    child = lake.start(delay_s=50.0)
+    with tailrace.open(lake.hub_path) as hub:
+        until(lambda: has_a_plan(hub))
+    child.terminate()
+    assert child.stderr is not None
+    assert b"stopping" in child.stderr.readline()
+    child.terminate()
+    status, _, error = ended(child)
+    assert status == 3
+    assert "comes again" in error
+
+
+def test_a_second_run_is_refused_with_the_first_s_number_and_the_first_goes_on(lake: Lake) -> None:
+    first = lake.start()
+    with tailrace.open(lake.hub_path) as hub:
+        until(lambda: has_all(hub))
+        status, _, error = ended(lake.start())
+        assert status == 1
+        assert error.startswith("Busy: ")
+        assert f"process {first.pid} " in error
+        (lake.directory / "rows").write_text("20")
+        until(lambda: len(lake.given) == 20)
+    first.terminate()
+    assert ended(first)[0] == 0
+
+
+def test_a_run_once_with_a_writer_that_failed_ends_with_status_1(lake: Lake) -> None:
+    set_bad(lake.directory, 14)
+    status, report, _ = ended(lake.start("--once", "-o", "json"))
+    assert (status, report["ending"]) == (1, "failed")
+    assert "refused because of 14" in report["troubles"][0]
+    assert "FAILED" in lake.run("status", status=4)
+
+
+def test_on_a_terminal_progress_is_drawn_for_each_writer(lake: Lake) -> None:
+    ours, theirs = pty.openpty()
+    child = lake.start(stderr=theirs)
+    os.close(theirs)
+    drawn = b""
+    while b"lake/crm" not in drawn:
+        drawn += os.read(ours, 4096)
+    child.terminate()
+    assert child.wait(SECONDS_MAX) == 0
+    os.close(ours)
+    assert b"rows read" in drawn
+    assert b"rows/s" in drawn
+    assert child.stdout is not None
+    assert b"lake STOPPED after" in child.stdout.read()

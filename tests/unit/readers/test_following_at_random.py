@@ -1,0 +1,150 @@
+"""A file that anything happens to while it is followed, from seeds: each line is read once."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tailrace.source.reader import Until
+from tests.evidence import RecordEvidence
+from tests.scale import count
+from tests.unit.readers.following import Followed, append, replace
+
+pytestmark = pytest.mark.part("pipelines")
+
+ACTS_MAX = 30
+
+
+class _Author:
+    """Writes numbered lines, and does to the file what people and programs do."""
+
+    def __init__(self, directory: Path, chance: random.Random) -> None:
+        self.path = directory / "app.jsonl"
+        self._chance = chance
+        self._rotations = 0
+        self._rest = ""
+        self._later: Callable[[], None] | None = None
+        self._compressed = self.path
+        self.written = 0
+        self.path.write_text(self._text(2))
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether it is not in the middle of a rotation."""
+        return self._later is None
+
+    def act(self) -> str:
+        """Do something; what it was."""
+        if self._later is not None:
+            later, self._later = self._later, None
+            later()
+            return later.__name__
+        acts = {
+            self._write: 10,
+            self._write_half_a_line: 4,
+            self._rename: 3,
+            self._copy: 2,
+            self._save: 2,
+            self._compress: 1,
+        }
+        [act] = self._chance.choices(list(acts), list(acts.values()))
+        act()
+        return act.__name__
+
+    def finish(self) -> None:
+        """End what is under way."""
+        if self._later is not None:
+            self._later()
+        append(self.path, self._text())
+
+    def _write(self) -> None:
+        append(self.path, self._text(self._chance.randrange(1, 4)))
+
+    def _write_half_a_line(self) -> None:
+        text = self._text(1)
+        cut = self._chance.randrange(len(text) + 1)
+        self._rest = text[cut:]
+        append(self.path, text[:cut])
+
+    def _rename(self) -> None:
+        append(self.path, self._text())
+        os.rename(self.path, self._rotated())
+        self.path.write_text(self._text(self._chance.randrange(3)))
+
+    def _copy(self) -> None:
+        append(self.path, self._text())
+        shutil.copy(self.path, self._rotated())
+        self._later = self._cut
+
+    def _cut(self) -> None:
+        with self.path.open("r+") as file:
+            file.truncate()
+
+    def _save(self) -> None:
+        replace(self.path, self.path.read_text() + self._text(1))
+
+    def _compress(self) -> None:
+        plain = [path for path in self.path.parent.glob("app.jsonl.*") if path.suffix != ".gz"]
+        if plain:
+            self._compressed = self._chance.choice(plain)
+            data = gzip.compress(self._compressed.read_bytes())
+            Path(f"{self._compressed}.gz").write_bytes(data)
+            self._later = self._delete
+
+    def _delete(self) -> None:
+        self._compressed.unlink()
+
+    def _rotated(self) -> Path:
+        self._rotations += 1
+        return self.path.with_name(f"app.jsonl.{self._rotations}")
+
+    def _text(self, lines: int = 0) -> str:
+        """What is left of the last line, and some more lines."""
+        text, self._rest = self._rest, ""
+        for _ in range(lines):
+            self.written += 1
+            text += f'{{"n":{self.written},"x":"{"y" * self._chance.randrange(200)}"}}\n'
+        return text
+
+
+def _play(directory: Path, seed: int) -> list[str]:
+    chance = random.Random(seed)
+    author = _Author(directory, chance)
+    done: list[str] = []
+    with Followed(f"{author.path}*", namespace="app", format="jsonl") as source:
+        for _ in range(chance.randrange(ACTS_MAX)):
+            for _ in range(chance.choice((0, 0, 1, 3, 30)) if author.at_rest else 1):
+                source.step()
+            if author.at_rest and chance.random() < 0.1:
+                source.begin()
+                done.append("begin")
+            done.append(author.act())
+        author.finish()
+        source.settle()
+        source.begin(Until.NOW)
+        found = Counter(source.rows())
+        bad = source.bad()
+    wrong = {n: found[n] for n in range(1, author.written + 1) if found[n] != 1}
+    return [f"seed {seed}: {wrong}, bad {bad}, after {done}"] if wrong or bad else []
+
+
+def test_each_line_is_read_once_whatever_happens_to_its_file(
+    tmp_path: Path, record_evidence: RecordEvidence
+) -> None:
+    seeds = count("seeds", test=40, soak=4000)
+    first = random.randrange(10**6)
+    violations = []
+    for seed in range(first, first + seeds):
+        directory = tmp_path / str(seed)
+        directory.mkdir()
+        violations += _play(directory, seed)
+        shutil.rmtree(directory)
+    record_evidence("pipelines", "histories of a followed file", seeds, [first], len(violations))
+    assert violations == []
