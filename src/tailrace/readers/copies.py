@@ -49,7 +49,7 @@ class Newcomers:
         fresh = Place(file.path, file.device, file.inode)
         for original in followed:
             place = original.place
-            gone = [place.cut] if place.cut is not None else []
+            gone = [*place.past]
             is_gone = bool(place.offset) and original.is_gone(listing)
             same = (place.device, place.inode) == file.identity
             if same or (is_gone and original.is_drained(listing)):

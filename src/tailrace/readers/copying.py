@@ -46,13 +46,14 @@ class CopyPosition(msgspec.Struct, frozen=True):
 class _Copied:
     """A file as far as it is copied; whoever follows it takes its place."""
 
-    def __init__(self, source: FileSource, place: Place) -> None:
+    def __init__(self, source: FileSource, place: Place, owner: str) -> None:
         self._source = source
         self.place = place
+        self._owner = owner
         self._ended = False
 
     def is_gone(self, listing: Listing) -> bool:
-        return self._source.is_gone(self.place, listing)
+        return self._source.is_gone(self.place, self._owner, listing)
 
     def is_drained(self, listing: Listing) -> bool:
         return self._ended
@@ -77,7 +78,8 @@ class Copy:
         """The rest of the copy; the last batch has the record that says it is complete."""
         data = self._data
         for file in data.files[self._position.number :]:
-            copied = _Copied(self._source, self._position.place or file.place)
+            place = self._position.place or file.place
+            copied = _Copied(self._source, place, file.split)
             self._source.followed[file.split] = copied
             for piece in self._pieces_of(file):
                 self._add(piece)

@@ -133,10 +133,15 @@ class FileSource:
         except FileNotFoundError:
             return None
 
-    def is_gone(self, place: Place, listing: Listing) -> bool:
+    def is_known(self, file: FileInfo, owner: str, turn: int) -> bool:
+        """Whether a file is that of a split and turn, and not another one of the same identity."""
+        known = self._registry.known(file)
+        return known is not None and (known.split, known.turn) == (owner, turn)
+
+    def is_gone(self, place: Place, owner: str, listing: Listing) -> bool:
         """Whether a file is there no more, or is shorter than what was read of it."""
         present = listing.find(place.device, place.inode)
-        if present is None:
+        if present is None or not self.is_known(present, owner, place.turn):
             return True
         plain = self.compression_of(place.path) == "none" and self.format_of(place.path).grows
         return plain and present.size < place.offset

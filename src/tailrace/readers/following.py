@@ -71,12 +71,12 @@ class Follower:
 
     def is_gone(self, listing: Listing) -> bool:
         """Whether the file is there no more, or is shorter than what was read."""
-        return self._source.is_gone(self._place, listing)
+        return self._source.is_gone(self._place, self._data.owner, listing)
 
     def is_drained(self, listing: Listing) -> bool:
         """Whether nothing more will be read of a file that is gone."""
-        present = listing.find(self._place.device, self._place.inode) is not None
-        return present or self._file is None or self._quiet_looks >= QUIET_LOOKS
+        present = listing.find(self._place.device, self._place.inode)
+        return present is not None or self._file is None or self._quiet_looks >= QUIET_LOOKS
 
     def batches(self) -> Iterator[Batch | None]:
         """What there is, look by look, until the name is gone."""
@@ -125,12 +125,10 @@ class Follower:
 
     def _present(self, listing: Listing) -> FileInfo | None:
         """The file that is read, if it is in the listing, by whatever name."""
-        place, registry = self._place, self._source.registry
+        place = self._place
         found = listing.find(place.device, place.inode)
         if found is not None:
-            known = registry.known(found)
-            # What has the identity now may be another file.
-            if known is None or (known.split, known.turn) != (self._data.owner, place.turn):
+            if not self._source.is_known(found, self._data.owner, place.turn):
                 self.release()
                 return None
             return found if self._file is not None or self._open(found.path) else None
@@ -221,7 +219,8 @@ class Follower:
             case Verdict.CONTINUED:
                 return False
         self._source.rewritten.add(now.identity)
-        self._place = self._place.again()
+        again = Place(self._place.path, now.device, now.inode, turn=self._place.turn)
+        self._place = self._place.then(again)
         yield Batch(None, msgspec.to_builtins(self._place))
         path = present.path if present is not None else self._place.path
         self.release()
@@ -286,8 +285,11 @@ class Follower:
             self._place = msgspec.structs.replace(
                 self._place, path=path, device=device, inode=inode, turn=turn, given_up=False
             )
+        elif present is not None:
+            past = self._place.past
+            self._place = Place(path, device, inode, turn=turn, past=past)
         else:
-            self._place = Place(path, device, inode, turn=turn)
+            self._place = self._place.then(Place(path, device, inode, turn=turn))
         self.release()
         self._file = opened
         self._quiet_looks = 0

@@ -11,6 +11,9 @@ from tailrace.log.checksum import crc32
 MARK_BYTES: Final = 256
 """How much of the beginning, and of what was read last, a file is recognised by."""
 
+PAST_MAX: Final = 4
+"""How many files that are gone are remembered, to recognise copies of them."""
+
 
 class Mark(msgspec.Struct, frozen=True, array_like=True):
     """Some bytes that a file is recognised by: how many they are, and their CRC-32."""
@@ -36,7 +39,7 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
     the number of lines in them; with `in_line`, the newline of the last one is still to come.
     `size` and `modified_ns` are those of a file that does not grow, when it was read. `columns` are
     those of a CSV file. A file that was `given_up` is not read on. `turn` says which of the
-    files of a name it is. `cut` is how far a file was read before it was cut short.
+    files of a name it is. `past` are the places in what was read before and is gone.
     """
 
     path: str
@@ -53,7 +56,7 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
     in_line: bool = False
     given_up: bool = False
     turn: int = 0
-    cut: Place | None = None
+    past: tuple[Place, ...] = ()
 
     def behind(self, data: bytes, lines: int, in_line: bool = False) -> Place:
         """The place behind some more bytes with so many lines."""
@@ -72,7 +75,7 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
             in_line=in_line,
         )
 
-    def again(self) -> Place:
-        """The beginning of this file, which was cut short."""
-        before = msgspec.structs.replace(self, cut=None)
-        return Place(self.path, self.device, self.inode, turn=self.turn, cut=before)
+    def then(self, other: Place) -> Place:
+        """Another place, which remembers this one: what it tells of is where it was no more."""
+        past = (*self.past, msgspec.structs.replace(self, past=()))
+        return msgspec.structs.replace(other, past=past[-PAST_MAX:])

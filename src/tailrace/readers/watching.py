@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import msgspec
@@ -40,28 +40,32 @@ class Watch:
     def batches(self) -> Iterator[Batch | None]:
         """New files, look by look, each as a split that follows its name."""
         source = self._source
+        # First what became of the known files: only then can be told what a new one is.
+        yield from self._take(source.look(), lambda _: False)
+        source.watched = True
         looks = 0
         while True:
             listing = source.look()
             if looks != source.looks:
                 looks = source.looks
-                self._places = {}
-                rewritten = frozenset(source.rewritten)
-                registry, new = self._census.take(
-                    listing, partial(self._is_due, listing), rewritten
-                )
+                yield from self._take(listing, partial(self._is_due, listing))
                 self._newcomers.forget(listing)
-                if registry != self._census.registry:
-                    yield self._batch(registry, new)
-                    self._census.registry = registry
-                if source.registry is not self._census.registry:
-                    # Now it is stored, and others may act on it.
-                    source.registry = self._census.registry
-                source.rewritten -= rewritten
-                source.watched = True
             if source.until is Until.NOW:
                 return
             yield None
+
+    def _take(self, listing: Listing, is_due: Callable[[FileInfo], bool]) -> Iterator[Batch]:
+        """Store what a look has found, if it is new, and let others act on it."""
+        source = self._source
+        rewritten = frozenset(source.rewritten)
+        self._places = {}
+        registry, new = self._census.take(listing, is_due, rewritten)
+        if registry != self._census.registry:
+            yield self._batch(registry, new)
+            self._census.registry = registry
+        if source.registry is not self._census.registry:
+            source.registry = self._census.registry
+        source.rewritten -= rewritten
 
     def _is_due(self, listing: Listing, file: FileInfo) -> bool:
         """Whether the reading of a new file can begin; its place is noted then."""

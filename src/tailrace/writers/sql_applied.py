@@ -76,6 +76,7 @@ class AppliedRow:
             f"UPDATE {APPLIED} SET epoch = {mark}, attempt = {mark} {where} "
             f"AND (epoch < {mark} OR (epoch = {mark} AND attempt < {mark}))"
         )
+        self._touch = f"UPDATE {APPLIED} SET epoch = epoch {where}"
         self._store = f"UPDATE {APPLIED} SET ranges = {mark} {where}"
         self._replace = f"{self._store} AND ranges = {mark} AND epoch = {mark} AND attempt = {mark}"
 
@@ -112,6 +113,10 @@ class AppliedRow:
             after = including(_ranges_decoder.decode(row.ranges), added)
             cursor.execute(self._store, (_encoded(after), *self._id))
         return after
+
+    def touch(self, cursor: Any) -> None:
+        """Write the row as it is, for the sake of the commit."""
+        cursor.execute(self._touch, self._id)
 
     def forget(self, cursor: Any, start: int) -> None:
         """Store that the database has nothing from `start` on."""

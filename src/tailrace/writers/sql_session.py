@@ -82,7 +82,10 @@ class SqlSession:
         return ()
 
     def finish(self) -> Sequence[Staged]:
-        """Nothing is left to do: each batch was committed."""
+        """Each batch was committed; what SQLite has not synced yet it syncs now."""
+        if self._link.dialect.name == "sqlite":
+            with self._link.synced_transaction() as cursor:
+                self._row.touch(cursor)
         return ()
 
     def close(self) -> None:
