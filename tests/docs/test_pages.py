@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 
 from tailrace.backend.embedded import database, layout, opening
+from tailrace.duration import format_duration
 from tailrace.log.index import ENTRY, MAGIC
 from tailrace.log.record import Record, encode_records
+from tailrace.operations import pipeline_file
 from tailrace.settings import describe
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -30,6 +32,18 @@ def test_every_setting_is_documented_as_it_is() -> None:
         f"| `{s.name}` | `{s.environment}` | `{s.default}` | {s.valid} | {s.meaning} |"
         for s in describe()
     ]
+
+
+def test_every_key_of_a_pipelines_file_is_documented_with_its_default() -> None:
+    page = section((DOCS / "pipelines.md").read_text(), "A definition")
+    shown = dict(re.findall(r"^\| `(\w+)`.*? \| (.*?) \|", page, re.MULTILINE))
+    plain = {name: default.strip("`").replace(",", "") for name, default in shown.items()}
+    keys = (*pipeline_file.PIPELINE_KEYS, *pipeline_file.WRITER_KEYS)
+    assert plain.keys() == {"name", "type", *(key.name for key in keys)}
+    for key in pipeline_file.PIPELINE_KEYS:
+        value = key.value if isinstance(key.value, int | str) else format_duration(key.value)
+        if key.name != "engine":
+            assert plain[key.name] == str(value), key.name
 
 
 def test_every_test_that_holds_a_guarantee_exists() -> None:

@@ -91,7 +91,15 @@ def _pipeline_text(view: PipelineView) -> str:
     if view.reader_held:
         lines.append(f"  the reader waits for {view.slowest}: tailrace explain {view.slowest}")
     watched = any(writer.rows_per_second is not None for writer in view.writers)
-    headings = ("writer", "state", "rows", *(["rows/s"] if watched else []), "behind", "parked", "")
+    headings = (
+        "writer",
+        "state",
+        "rows",
+        *(["rows/s"] if watched else []),
+        "behind",
+        "dead letters",
+        "",
+    )
     lines.append(table(headings, (_writer_row(writer, watched) for writer in view.writers)))
     return "\n".join(lines)
 

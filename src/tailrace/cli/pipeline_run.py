@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -170,9 +171,11 @@ class _Display:
             click.echo(msgspec.json.encode(look), err=True)
             return
         self.clear()
-        text = _progress_text(look)
-        self._drawn = text.count("\n") + 1
-        click.echo(text, err=True)
+        # Cut, because a line that is wrapped would be two to take away.
+        width = shutil.get_terminal_size().columns - 1
+        lines = [line[:width] for line in click.unstyle(_progress_text(look)).splitlines()]
+        self._drawn = len(lines)
+        click.echo("\n".join(lines), err=True)
 
     def clear(self) -> None:
         """Take away what was drawn."""

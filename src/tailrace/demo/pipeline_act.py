@@ -6,6 +6,7 @@ an operator looks: the batch again one row at a time, up to the bad one, which i
 
 from __future__ import annotations
 
+import glob
 import shlex
 import sqlite3
 import sys
@@ -35,8 +36,8 @@ SQLITE: Final = f"{PIPELINE}/sqlite"
 REASON: Final = "a total below 0, corrected in the shop"
 
 WITHOUT: Final = """\
-one job writes each batch to Parquet, SQLite and the topic. It stops at the batch that SQLite
-refuses, at every start anew, and all three stay where they are."""
+Sales: one job writes each batch to Parquet, SQLite and the topic. It stops at the batch that SQLite
+refuses, at every start anew, and all three are left there."""
 """How the last column of its rows comes about."""
 
 _TABLE: Final = """
@@ -88,7 +89,9 @@ def commands(directory: Path) -> list[str]:
 
 
 def _defined(directory: Path, sales: Sales, engine: Engine) -> tailrace.Pipeline:
-    pipeline = tailrace.Pipeline(PIPELINE, readers.file(f"{directory / FILES}/*.jsonl"))
+    pipeline = tailrace.Pipeline(
+        PIPELINE, readers.file(glob.escape(f"{directory / FILES}") + "/*.jsonl")
+    )
     pipeline.write("parquet", writers.parquet(f"{directory / PARQUET}"), engine=engine)
     pipeline.write("topic", writers.topic(TOPIC, create_partitions=4), engine=engine)
     batch_rows = sales.rows // _BATCHES_MIN
@@ -139,6 +142,10 @@ def _sqlite(now: RunProgress) -> WriterState:
     return next(each.state for each in now.writers if each.name == SQLITE)
 
 
+def _failed_since(state: WriterState, time_ms: int) -> bool:
+    return state.state is State.FAILED and state.since_ms > time_ms
+
+
 def _operate(directory: Path, run: PipelineRun, audience: _Audience) -> int:
     """What happens, and what the operator does; how many rows SQLite had before the failure."""
     command = f"  $ tailrace --hub {directory} pipeline"
@@ -148,8 +155,10 @@ def _operate(directory: Path, run: PipelineRun, audience: _Audience) -> int:
     audience.say(f"  others:  have all rows; {SQLITE} waits for an operator")
     audience.say(f"{command} retry {SQLITE} --one-at-a-time")
     retry_one_at_a_time(run.hub, SQLITE)
-    stopped = audience.until(lambda now: _sqlite(now).position is not None)
-    offset = str(Position.parse(stopped.position or "").offset)
+    stopped = audience.until(lambda now: _failed_since(_sqlite(now), failed.since_ms))
+    if stopped.position is None:
+        raise PipelineFailed(PIPELINE, run.troubles())
+    offset = str(Position.parse(stopped.position).offset)
     audience.say(f"  stopped: one row at a time, at {stopped.position}: {stopped.error}")
     audience.say(f"{command} ack {SQLITE} {offset} --reason {shlex.quote(REASON)}")
     ack(run.hub, SQLITE, offset, REASON)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import textwrap
 import time
 from pathlib import Path
 from typing import Final
@@ -47,13 +48,14 @@ def _make_room(directory: Path) -> None:
 
 def _closing(directory: Path, elapsed_s: float) -> str:
     acts = (topic_act, pipeline_act)
-    without = "\n".join(f"- {act.WITHOUT}" for act in acts)
+    reckoned = [textwrap.fill(act.WITHOUT, 98) for act in acts]
     looks = [f"tailrace --hub {directory} status"]
     looks += [command for act in acts for command in act.commands(directory)]
-    shown = "\n".join(f"  {command}" for command in looks)
-    return f"""\
-Without Tailrace, reckoned from this run:
-{without}
-
-{elapsed_s:.0f} s. The hub is still there:
-{shown}"""
+    return "\n\n".join(
+        [
+            "Without Tailrace, reckoned from this run:",
+            *reckoned,
+            f"{elapsed_s:.0f} s. The hub is still there:\n"
+            + textwrap.indent("\n".join(looks), "  "),
+        ]
+    )

@@ -22,9 +22,9 @@ COUNTS: Final = (4, 12, 8)
 """How many partitions the topic has, one after the other."""
 
 WITHOUT: Final = f"""\
-the killed producer has no name, notes its receipts every {PUSHES_A_NOTE:,} orders, goes on behind
-the last note and stores again what was stored since; had it noted each order, few or none. The same
-orders lie by hash % partitions and are read from the start, all partitions side by side,
+Orders: the killed producer has no name, notes its receipts every {PUSHES_A_NOTE:,} orders, goes on
+behind the last note and stores again what was stored since; had it noted each order, few or none.
+The same orders lie by hash % partitions and are read from the start, all partitions side by side,
 {READ_AT_A_TURN} records a turn; a reader that keeps up would fare better."""
 """How the last column of its rows comes about."""
 

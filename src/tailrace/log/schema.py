@@ -32,6 +32,15 @@ NO_OFFSETS: pa.Array[Any] = pa.Array.from_buffers(pa.int64(), 1 << 16, [None, _Z
 NO_CODES: pa.Array[Any] = pa.Array.from_buffers(pa.uint8(), 1 << 16, [None, _ZEROS])
 
 
+def settle_arrow() -> None:
+    """Have Arrow look for pandas, and import it where it is installed, now.
+
+    It does so when it first makes an array of Python values. While a program ends that fails, and a
+    child that was forked meanwhile waits for it without end.
+    """
+    pa.array([])
+
+
 def from_records(records: Sequence[Record]) -> pa.RecordBatch:
     """Records as a batch in `SCHEMA`. A field beyond its column is an `InvalidValue`."""
     if not records:

@@ -139,6 +139,8 @@ class _Writer:
             yield Fact("behind", f"{format_amount(view.behind, 'record')}, from {marks} on")
         else:
             yield Fact("behind", "nothing: all that was read is acknowledged")
+        if self._running is not None and view.behind_bytes > self._found.pipeline.log_bytes_max:
+            yield Fact("reader", "waits for this writer, because so much is before it")
         yield Fact("delivered", f"{format_amount(view.rows, 'row')} since its first start")
 
     def _compaction(self) -> Iterator[Fact]:

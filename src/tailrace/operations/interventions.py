@@ -181,9 +181,13 @@ def waiting(state: WriterState) -> WriterState | None:
 
 
 def retry(hub: Hub, writer: str) -> Intervention:
-    """Let a failed writer go on where it stopped."""
+    """Let a failed writer go on where it stopped. `InvalidValue` for one that has not failed, and
+    would only deliver again what is under way."""
 
     def decide(books: Books) -> Decision:
+        if books.state.state is not State.FAILED:
+            remedy = f"one record at a time: tailrace pipeline retry {writer} --one-at-a-time"
+            raise InvalidValue("writer", writer, "one that has failed, and it has not", remedy)
         return Decision("goes on", books.plan, waiting(books.state))
 
     return Operated.find(hub, writer).intervene("pipeline retry", decide)

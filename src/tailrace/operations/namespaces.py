@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -85,26 +85,36 @@ class _Tally:
 def _tallies(hub: Hub, where: Partition, progress: Progress) -> dict[str, _Tally]:
     log = hub.backend.log
     bounds = log.bounds(where)
+    held = _Held.of(progress)
     tallies: dict[str, _Tally] = {}
     for batch in batches_within(log, where, bounds.start, bounds.end):
         offsets: npt.NDArray[np.int64] = batch["offset"].to_numpy()
-        acked = _acknowledged(progress, offsets)
+        acked = held.mask(offsets)
         indices, namespaces = distinct(batch["key"])
         for index, namespace in enumerate(namespaces):
             mine = indices == index
             tally = tallies.setdefault(namespace, _Tally())
-            held, left = offsets[mine & acked], offsets[mine & ~acked]
-            tally.highest = max(tally.highest, int(held.max(initial=-1)))
+            left = offsets[mine & ~acked]
+            tally.highest = max(tally.highest, int(offsets[mine & acked].max(initial=-1)))
             tally.waiting += len(left)
             holes = left[left < progress.highest].tolist()
             tally.holes += holes[: HOLES_SHOWN - len(tally.holes)]
     return tallies
 
 
-def _acknowledged(progress: Progress, offsets: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """For each offset whether it is acknowledged."""
-    acked: npt.NDArray[np.bool_] = offsets < progress.mark
-    for first, after in progress.ranges():
-        low, high = np.searchsorted(offsets, (first, after)).tolist()
-        acked[low:high] = True
-    return acked
+class _Held(NamedTuple):
+    """What is acknowledged, as ranges in order."""
+
+    starts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, progress: Progress) -> _Held:
+        ranges = np.array([(0, progress.mark), *progress.ranges()], np.int64)
+        return cls(ranges[:, 0], ranges[:, 1])
+
+    def mask(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """For each offset whether it is acknowledged."""
+        within = np.searchsorted(self.starts, offsets, "right") - 1
+        acked: npt.NDArray[np.bool_] = offsets < self.ends[within]
+        return acked

@@ -224,19 +224,26 @@ class PipelineRun:
         look_at, look_at_bytes = 0.0, 0
         while not self._stop.is_set() and not source.done:
             if self._clock.monotonic() >= look_at or source.bytes >= look_at_bytes:
-                behind = {str(w.name): w.behind(self._log_ends()) for w in self._writers}
+                ends = self._log_ends()
+                behind = {str(w.name): w.behind(ends) for w in self._writers if self._waits_for(w)}
                 self._held_by = pressure.held_by(behind, source.rows, source.bytes)
                 look_at = self._clock.monotonic() + IDLE_S
                 look_at_bytes = source.bytes + self.definition.log_bytes_max // 10
             if self._held_by is not None or not source.step():
                 self._stop.wait(IDLE_S / 5)
 
+    def _waits_for(self, writer: WriterRun) -> bool:
+        """Whether a slow writer may hold the reader up: not one that nobody will help in time."""
+        return self._until is Until.STOPPED or not writer.failed
+
     def _catch_up(self) -> None:
         """Under `catch_up = "all"`: wait until every writer has what was there at the start."""
         if self.definition.catch_up is not CatchUp.ALL:
             return
         ends = self._log_ends()
-        while not self._stop.is_set() and any(w.behind(ends) for w in self._writers):
+        while not self._stop.is_set() and any(
+            self._waits_for(writer) and writer.behind(ends) for writer in self._writers
+        ):
             self._stop.wait(IDLE_S / 5)
 
     def _write(self, run: WriterRun, driver: Driver) -> None:

@@ -46,7 +46,7 @@ class Newcomers:
         """Where to begin; None when that cannot be told yet."""
         looks = self._looks[file] = self._looks.pop(file, 0) + 1
         patient = self._patient and looks < QUIET_LOOKS
-        fresh = Place(file.path, file.device, file.inode)
+        best = Place(file.path, file.device, file.inode)
         for original in followed:
             place = original.place
             gone = [*place.past]
@@ -54,15 +54,14 @@ class Newcomers:
             same = (place.device, place.inode) == file.identity
             if same or (is_gone and original.is_drained(listing)):
                 gone.append(place)
-            for each in gone:
-                if checksum(opened, each.offset) == each.checksum:
-                    return msgspec.structs.replace(
-                        each, path=file.path, device=file.device, inode=file.inode, turn=0
-                    )
-            waits = patient or (is_gone and place not in gone)
-            if place.offset and waits and _may_be_copy(opened, place):
+            elif place.offset and (patient or is_gone) and _may_be_copy(opened, place):
                 return None
-        return fresh
+            for each in gone:
+                if each.offset > best.offset and checksum(opened, each.offset) == each.checksum:
+                    best = msgspec.structs.replace(
+                        each, path=file.path, device=file.device, inode=file.inode, turn=0, past=()
+                    )
+        return best
 
     def forget(self, listing: Listing) -> None:
         """Forget what is not there as it was."""
@@ -78,6 +77,18 @@ def _may_be_copy(opened: OpenFile, place: Place) -> bool:
     except Unreadable:
         return False
     return len(data) < head.length or head.fits(data)
+
+
+def holds(file: OpenFile, place: Place) -> bool:
+    """Whether a file still holds what was read of it, as far as its ends tell."""
+    if file.is_cut(place.offset):
+        return False
+    if not file.seekable:
+        return True
+    head, tail = place.head, place.tail
+    return head.fits(file.read(0, head.length)) and tail.fits(
+        file.read(place.offset - tail.length, tail.length)
+    )
 
 
 def checksum(file: OpenFile, size: int) -> int | None:

@@ -9,6 +9,7 @@ import msgspec
 
 from tailrace.message import Mode, Op
 from tailrace.readers.columns import change_records, documents
+from tailrace.readers.copies import holds
 from tailrace.readers.file_source import FileSource
 from tailrace.readers.files import Listing, OpenFile, Unreadable
 from tailrace.readers.following import FollowData
@@ -107,6 +108,8 @@ class Copy:
             format = self._source.format_of(file.place.path)
             ending = self._source.ending
             while (piece := format.read(opened, place, file.size, ending)) is not None:
+                if format.grows and not holds(opened, place):
+                    return  # it was written anew meanwhile; who follows it finds that out
                 place = piece.place
                 yield piece
         except Unreadable as error:
@@ -120,7 +123,7 @@ class Copy:
         for path in (place.path, now.path if now is not None else place.path):
             opened = self._source.open(path)
             if opened is not None:
-                if opened.info(path).identity == (place.device, place.inode):
+                if opened.identity == (place.device, place.inode):
                     return opened
                 opened.close()
         return None

@@ -51,7 +51,7 @@ class FileSource:
 
     `watched` is whether the watching for new files has looked once, so that the registry is as new
     as the files. `followed` are the splits that follow files, by their ids. `rewritten` are files
-    that were found to have been written anew.
+    that were found to have been written anew. `censuses` counts the looks of the watching.
     """
 
     def __init__(self, options: FileReader, until: Until, clock: Clock | None = None) -> None:
@@ -59,11 +59,12 @@ class FileSource:
         self.until = until
         self.watched = False
         self.followed: dict[str, Followed] = {}
+        self.censuses = 0
         self.rewritten: set[tuple[int, int]] = set()
         self._clock = clock or SystemClock()
         self._poll_s = parse_duration(options.poll, "poll").total_seconds()
         self._lines: dict[str, Format] = {}
-        self._holders: dict[Releasable, None] = {}
+        self._holders: dict[Releasable, tuple[int, int]] = {}
         self._holders_max = max(16, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
         self._registry = Registry()
         self._turns: dict[str, list[tuple[int, tuple[int, int]]]] = {}
@@ -138,6 +139,13 @@ class FileSource:
         known = self._registry.known(file)
         return known is not None and (known.split, known.turn) == (owner, turn)
 
+    def is_still(self, file: FileInfo, opened: OpenFile) -> bool:
+        """Whether an open file is the one that is known, and not another one in its place."""
+        known = self._registry.known(file)
+        if known is None or opened.identity != file.identity:
+            return False
+        return known.head.fits(os.pread(opened.descriptor, known.head.length, 0))
+
     def is_gone(self, place: Place, owner: str, listing: Listing) -> bool:
         """Whether a file is there no more, or is shorter than what was read of it."""
         present = listing.find(place.device, place.inode)
@@ -146,12 +154,16 @@ class FileSource:
         plain = self.compression_of(place.path) == "none" and self.format_of(place.path).grows
         return plain and present.size < place.offset
 
-    def hold(self, holder: Releasable) -> None:
+    def hold(self, holder: Releasable, file: OpenFile) -> None:
         """Say that a file is held open. When too many are, who has not read for longest closes."""
         self._holders.pop(holder, None)
-        self._holders[holder] = None
+        self._holders[holder] = file.identity
         if len(self._holders) > self._holders_max:
             next(iter(self._holders)).release()
+
+    def is_held(self, file: FileInfo) -> bool:
+        """Whether a file is held open."""
+        return file.identity in self._holders.values()
 
     def let_go(self, holder: Releasable) -> None:
         """Say that it is closed."""

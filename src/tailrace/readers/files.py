@@ -102,6 +102,7 @@ class OpenFile:
 
     def __init__(self, path: str) -> None:
         self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.identity = self.info(path).identity
 
     def info(self, path: str) -> FileInfo:
         """The file as it is now."""

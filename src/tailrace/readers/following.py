@@ -14,7 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from tailrace.message import Mode
-from tailrace.readers.copies import checksum
+from tailrace.readers.copies import checksum, holds
 from tailrace.readers.file_source import FileSource
 from tailrace.readers.files import FileInfo, Listing, OpenFile, Unreadable, find_in_directory
 from tailrace.readers.lines import Ending, Piece, given_up
@@ -60,7 +60,9 @@ class Follower:
         self._file: OpenFile | None = None
         self._searched = False
         self._quiet_looks = 0
+        self._drained_at = 0
         self._judged: FileInfo | None = None
+        self._intact: FileInfo | None = None
         self._unreadable: FileInfo | None = None
         source.followed[split.id] = self
 
@@ -112,8 +114,9 @@ class Follower:
             if not displaced or (not once and self._quiet_looks < QUIET_LOOKS):
                 return not once
             if successor is None:
-                # One more look, for a copy of the file to be recognised by what was read of it.
-                if once or self._owns_name() or self._quiet_looks == QUIET_LOOKS:
+                if once or self._quiet_looks == QUIET_LOOKS:
+                    self._drained_at = self._source.censuses
+                if once or self._owns_name() or not self._is_forgotten():
                     return not once
                 yield from self._read(present, Ending.GONE)
                 self.release()
@@ -122,6 +125,11 @@ class Follower:
                 return False
             if not (yield from self._succeed(*successor, present)):
                 return not once
+
+    def _is_forgotten(self) -> bool:
+        """Whether the watching had a whole look since all was read: a copy of the file would have
+        been recognised by it."""
+        return self._source.censuses >= self._drained_at + 2
 
     def _present(self, listing: Listing) -> FileInfo | None:
         """The file that is read, if it is in the listing, by whatever name."""
@@ -145,11 +153,11 @@ class Follower:
         opened = self._source.open(path)
         if opened is None:
             return False
-        if opened.info("").identity != (self._place.device, self._place.inode):
+        if opened.identity != (self._place.device, self._place.inode):
             opened.close()
             return False
         self._file = opened
-        self._source.hold(self)
+        self._source.hold(self, opened)
         return True
 
     def _is_known(self) -> bool:
@@ -179,7 +187,7 @@ class Follower:
 
     def _read(self, present: FileInfo | None, ending: Ending | None) -> Batches:
         """Read on to the end; whether there was anything."""
-        if ending is not Ending.GONE and (yield from self._begin_again(present)):
+        if ending is not Ending.GONE and (yield from self._begin_again()):
             return True
         file = self._file
         if file is None or self._place.given_up:
@@ -187,9 +195,11 @@ class Follower:
         limit = present.size if present and self._source.until is Until.NOW else None
         news = False
         while (piece := self._piece(file, limit, ending or self._source.ending)) is not None:
+            if self._is_rewritten(file):  # meanwhile, so that it may be anything
+                break
             news = True
             self._place = piece.place
-            self._source.hold(self)
+            self._source.hold(self, file)
             yield self._batch(piece)
             if self._file is not file:  # others needed the descriptor
                 break
@@ -207,7 +217,7 @@ class Follower:
     def _batch(self, piece: Piece) -> Batch:
         return self._source.batch(self._data.namespace, [piece], Mode.SYNC, piece.place)
 
-    def _begin_again(self, present: FileInfo | None) -> Batches:
+    def _begin_again(self) -> Batches:
         """Begin again where the file was written anew; whether to leave it for this look."""
         file = self._file
         if file is None or not self._is_rewritten(file):
@@ -222,26 +232,18 @@ class Follower:
         again = Place(self._place.path, now.device, now.inode, turn=self._place.turn)
         self._place = self._place.then(again)
         yield Batch(None, msgspec.to_builtins(self._place))
-        path = present.path if present is not None else self._place.path
-        self.release()
-        self._file = self._source.open(path)
-        if self._file is None:
-            return True
-        self._source.hold(self)
         return False
 
     def _is_rewritten(self, file: OpenFile) -> bool:
-        place = self._place
-        if not self._format.grows:
-            info = file.info("")
-            written = info.size, info.modified_ns
-            return bool(place.size) and written != (place.size, place.modified_ns)
-        if file.is_cut(place.offset):
+        place, now = self._place, file.info("")
+        if self._format.grows:
+            if now == self._intact:
+                return False
+            if holds(file, place):
+                self._intact = now
+                return False
             return True
-        if not file.seekable:
-            return False
-        tail = place.tail
-        return not tail.fits(file.read(place.offset - tail.length, tail.length))
+        return bool(place.size) and (now.size, now.modified_ns) != (place.size, place.modified_ns)
 
     def _judge(self, file: OpenFile, now: FileInfo) -> Verdict:
         """Compare a file to what was read."""
@@ -268,11 +270,12 @@ class Follower:
         if opened is None:
             return False
         verdict = Verdict.UNKNOWN
-        if opened.info("").identity == successor.identity:
+        if self._source.is_still(successor, opened):
             verdict = Verdict.ANOTHER if renamed else self._judge(opened, successor)
         if verdict is Verdict.UNKNOWN:
             opened.close()
             return False
+        before = self._place
         if verdict is Verdict.ANOTHER:
             yield from self._read(present, Ending.GONE)
         children: tuple[Split, ...] = ()
@@ -289,10 +292,10 @@ class Follower:
             past = self._place.past
             self._place = Place(path, device, inode, turn=turn, past=past)
         else:
-            self._place = self._place.then(Place(path, device, inode, turn=turn))
+            self._place = before.then(Place(path, device, inode, turn=turn))
         self.release()
         self._file = opened
         self._quiet_looks = 0
-        self._source.hold(self)
+        self._source.hold(self, opened)
         yield Batch(None, msgspec.to_builtins(self._place), children=children)
         return True

@@ -69,12 +69,18 @@ class Census:
     """Compares what a look finds to what is known, look by look.
 
     `head_of` gives how a file begins, by so many bytes or, for 0, by as many as there are to be
-    known; None when it is gone.
+    known; None when it is gone. `is_held` says whether it is held open.
     """
 
-    def __init__(self, registry: Registry, head_of: Callable[[FileInfo, int], Mark | None]) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        head_of: Callable[[FileInfo, int], Mark | None],
+        is_held: Callable[[FileInfo], bool],
+    ) -> None:
         self.registry = registry
         self._head_of = head_of
+        self._is_held = is_held
         self._seen: set[str] = set()
         self._missed_files = _Absences()
         self._missed_names = _Absences()
@@ -122,10 +128,9 @@ class Census:
     def _is_same(self, key: str, known: Known, file: FileInfo) -> bool:
         """Whether a file of a known identity is the known file.
 
-        Only at the first look it may be another one: later it is held open by who reads it, and
-        nobody gets its identity.
+        While it is held open by who reads it, no other file can have its identity.
         """
-        if key in self._seen or not known.head.length:
+        if not known.head.length or (key in self._seen and self._is_held(file)):
             return True
         return self._head_of(file, known.head.length) in (known.head, None)
 

@@ -33,7 +33,7 @@ class Watch:
         self._source = source
         data = msgspec.convert(split.data, WatchData)
         self._copied = frozenset(data.copied)
-        self._census = Census(position or data.registry, source.head_of)
+        self._census = Census(position or data.registry, source.head_of, source.is_held)
         self._newcomers = Newcomers(patient=source.until is Until.STOPPED)
         self._places: dict[str, Place] = {}
 
@@ -66,6 +66,7 @@ class Watch:
         if source.registry is not self._census.registry:
             source.registry = self._census.registry
         source.rewritten -= rewritten
+        source.censuses += 1
 
     def _is_due(self, listing: Listing, file: FileInfo) -> bool:
         """Whether the reading of a new file can begin; its place is noted then."""

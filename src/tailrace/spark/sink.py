@@ -19,6 +19,7 @@ from tailrace.spark.columns import check_write, to_append
 from tailrace.spark.hubs import hub_at
 from tailrace.spark.options import WriteOptions, write_options
 from tailrace.spark.plainly import plainly
+from tailrace.spark.tasks import settle
 from tailrace.topic.topic import Topic
 
 APPEND_BYTES: Final = 8 << 20
@@ -70,6 +71,7 @@ def _checked(given: Mapping[str, str], schema: StructType, overwrite: bool) -> W
 
 def _append_all(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
     """Append rows to the topic of the options, or each to the one it names."""
+    settle()
     with plainly():
         hub = hub_at(options.hub)
         topics: dict[str, Topic[Any]] = {}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -37,5 +39,17 @@ def read_task(task: InputPartition, schema: StructType) -> Iterator[pa.RecordBat
     Where there is no task, Spark makes one of its own that has nothing to read.
     """
     if isinstance(task, Task):
+        settle()
         with plainly():
             yield from map(ToSpark(schema, task.asked.partition), read_range(task.asked))
+
+
+@cache
+def settle() -> None:
+    """Once in each Python worker of Spark's: set aside, for garbage collection, all that is loaded.
+
+    A worker collects garbage after every task, and would look through all modules each time; that
+    takes longer than a small task does.
+    """
+    gc.collect()
+    gc.freeze()

@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 from tailrace.backend.contract import Backend
 from tailrace.errors import Error, HubClosed
 from tailrace.log.record import OVERHEAD_BYTES
+from tailrace.log.schema import settle_arrow
 from tailrace.message import Receipts
 from tailrace.topic.intake import Headers, Intake, Key, Time, milliseconds
 from tailrace.topic.pending import Batch, Pending
@@ -67,6 +68,7 @@ class Producer(Generic[T]):
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
+        settle_arrow()  # what is sent while the program ends is sent too
         self._thread = threading.Thread(
             target=self._run, name=f"tailrace {view.topic}", daemon=True
         )

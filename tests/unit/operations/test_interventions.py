@@ -21,6 +21,7 @@ from tailrace.operations.interventions import (
 from tailrace.operations.registered import writer_names
 from tailrace.pipeline.books import Books, State
 from tailrace.pipeline.plan import PlanKind
+from tailrace.pipeline.run import Ending
 from tailrace.source.reader import Until
 from tests.unit.operations.desk import LOG, Desk
 
@@ -149,6 +150,23 @@ def test_a_retried_writer_goes_on_where_it_failed(desk: Desk) -> None:
     assert desk.books().state.state is State.STOPPED
     assert desk.books().state.error is None
     assert desk.run()
+    assert desk.given() == list(range(16))
+
+
+def test_a_writer_that_has_not_failed_is_not_disturbed_by_a_retry(desk: Desk) -> None:
+    assert desk.run()
+    before = everything(desk)
+    with pytest.raises(InvalidValue, match="one that has failed"):
+        retry(desk.hub, "lake/crm")
+    assert everything(desk) == before
+
+
+def test_a_stop_that_comes_before_the_writers_begin_is_heeded(desk: Desk) -> None:
+    assert desk.run()
+    desk.hub.topic("lake.commits").push({"n": 16}, key="A")
+    run = desk.pipeline().prepare(desk.hub, until=Until.STOPPED)
+    run.stop()
+    assert run.run() is Ending.STOPPED
     assert desk.given() == list(range(16))
 
 

@@ -103,6 +103,7 @@ def test_who_holds_the_reader_up_is_named(desk: Desk) -> None:
         (view,) = view_pipelines(desk.hub)
         assert (view.reader_held, view.slowest) == (True, "lake/crm")
         assert view.writers[0].behind_bytes > 100
+        assert "reader" in {fact.name for fact in explain(desk.hub, "lake/crm").facts}
 
 
 def test_a_pipeline_whose_log_was_deleted_can_still_be_looked_at(desk: Desk) -> None:
@@ -228,7 +229,7 @@ def test_a_trial_names_all_that_cannot_be_reached(tmp_path: Path) -> None:
         try_pipeline(lake.definition)
 
 
-def test_records_are_counted_over_gaps_and_parts_of_batches(tmp_path: Path) -> None:
+def test_records_are_counted_by_parts_of_batches(tmp_path: Path) -> None:
     with tailrace.open(tmp_path / "hub") as hub:
         topic = hub.create_topic("orders", partitions=1)
         where = Partition("orders", 0, 0)

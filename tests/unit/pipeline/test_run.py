@@ -156,6 +156,17 @@ def test_reading_waits_while_too_much_of_the_log_waits_for_a_writer(
     running.stop()
 
 
+def test_a_run_that_is_to_end_does_not_wait_for_a_writer_that_failed(
+    hub: Hub, tmp_path: Path
+) -> None:
+    made = pipeline(tmp_path, 50_000, "good", log_bytes_max="100KiB")
+    stuck = add(made, tmp_path, "stuck")
+    set_bad(stuck, 0)
+    with pytest.raises(PipelineFailed):
+        made.run(hub, once=True)
+    assert offsets(tmp_path / "good") == list(range(50_000))
+
+
 def test_with_catch_up_all_nothing_is_read_before_every_writer_has_what_was_there(
     hub: Hub, tmp_path: Path
 ) -> None:

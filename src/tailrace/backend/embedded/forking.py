@@ -11,6 +11,7 @@ and the child closes what it inherited, which ends the account, before it opens 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 import weakref
@@ -19,6 +20,7 @@ from types import TracebackType
 from typing import Final, Protocol
 
 from tailrace.errors import HubClosed
+from tailrace.log.schema import settle_arrow
 
 FORK_WAIT_MAX_S: Final = 30.0
 """How long a fork waits for threads inside SQLite. The child of one that waited in vain cannot use
@@ -61,6 +63,8 @@ class _NoFork:
         self._inside.remove(threading.get_ident())
 
     def before_fork(self) -> None:
+        if "pandas" in sys.modules:
+            settle_arrow()  # another thread may be in the middle of it
         self._fork.acquire()
         self._forking = True
         me = threading.get_ident()
