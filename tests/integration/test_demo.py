@@ -20,7 +20,7 @@ from tailrace.demo.topic_act import COUNTS
 from tailrace.operations.audit import read_audit
 
 # One process plays, and all tests look at what it left.
-pytestmark = pytest.mark.xdist_group("demo")
+pytestmark = [pytest.mark.xdist_group("demo"), pytest.mark.timeout(300)]
 
 LOAD = Load(4_000)
 SALES = 2_000
@@ -37,7 +37,7 @@ def play(
         capture_output=True,
         text=True,
         check=False,
-        timeout=180,
+        timeout=250,
     )
 
 

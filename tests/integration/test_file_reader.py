@@ -64,7 +64,6 @@ class _Writer:
         self._path.write_text("")
         self._rotated = 0
         self.written = 0
-        self.acts: list[Any] = []
 
     def act(self) -> None:
         """Write some lines, or do what is done to log files."""
@@ -87,13 +86,11 @@ class _Writer:
 
     def _rotate(self) -> None:
         self._rotated += 1
-        self.acts.append(("rotate", self._rotated, self.written, self._path.stat().st_ino))
         os.rename(self._path, self._directory / f"app.jsonl.{self._rotated}")
         self._path.touch()
 
     def _save(self) -> None:
         """Save the file as an editor does: a new one with the same bytes and some more."""
-        self.acts.append(("save", self.written, self._path.stat().st_ino))
         other = self._directory / "save.tmp"
         other.write_text(self._path.read_text() + self._line())
         os.replace(other, self._path)
@@ -112,7 +109,7 @@ def _numbers(hub: tailrace.Hub) -> Iterator[int]:
 def test_a_kill_at_any_instant_loses_and_repeats_no_line(
     tmp_path: Path, record_evidence: RecordEvidence
 ) -> None:
-    kills = count("kills", test=12, soak=300)
+    kills = count("kills", test=6, soak=200)
     seed = random.randrange(10**6)
     chance = random.Random(seed)
     writer = _Writer(tmp_path, seed)
@@ -135,14 +132,12 @@ def test_a_kill_at_any_instant_loses_and_repeats_no_line(
         found = list(_numbers(hub))
         assert run.rows == 0, "the second run found more"
     amounts = Counter(found)
-    if any(amounts[n] != 1 for n in range(1, writer.written + 1)):
-        print("ACTS", writer.acts)
     violations = [n for n in range(1, writer.written + 1) if amounts[n] != 1]
     record_evidence(
         "pipelines", "kill -9 of a file reader, its files rotated and replaced", kills, [seed],
         len(violations),
     )  # fmt: skip
-    assert [(n, amounts[n]) for n in violations] == []
+    assert violations == []
     assert len(found) == writer.written
 
 

@@ -43,9 +43,10 @@ refuses, at every start anew, and all three are left there."""
 _TABLE: Final = """
 CREATE TABLE sales (shop TEXT, number INTEGER, customer TEXT, total REAL CHECK (total >= 0))
 """
-_BATCHES_MIN: Final = 80
+_BATCHES: Final = 80
+_BATCH_ROWS_MIN: Final = 500
 _LOOK_S: Final = 0.1
-_SECONDS_MAX: Final = 120.0
+_SECONDS_MAX: Final = 300.0
 
 
 def set_up(directory: Path) -> None:
@@ -94,7 +95,7 @@ def _defined(directory: Path, sales: Sales, engine: Engine) -> tailrace.Pipeline
     )
     pipeline.write("parquet", writers.parquet(f"{directory / PARQUET}"), engine=engine)
     pipeline.write("topic", writers.topic(TOPIC, create_partitions=4), engine=engine)
-    batch_rows = sales.rows // _BATCHES_MIN
+    batch_rows = max(_BATCH_ROWS_MIN, sales.rows // _BATCHES)
     return pipeline.write("sqlite", _to_sqlite(directory), engine=engine, batch_rows=batch_rows)
 
 

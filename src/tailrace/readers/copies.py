@@ -12,11 +12,10 @@ from typing import Protocol
 
 import msgspec
 
-from tailrace.log.checksum import crc32
-from tailrace.readers.files import FileInfo, Listing, OpenFile, Unreadable
-from tailrace.readers.lines import CHUNK_BYTES
+from tailrace.readers.files import FileInfo, Listing, OpenFile
 from tailrace.readers.place import Place
 from tailrace.readers.registry import QUIET_LOOKS
+from tailrace.readers.verdict import checksum, may_hold
 
 
 class Followed(Protocol):
@@ -50,11 +49,11 @@ class Newcomers:
         for original in followed:
             place = original.place
             gone = [*place.past]
-            is_gone = bool(place.offset) and original.is_gone(listing)
+            is_gone = original.is_gone(listing)
             same = (place.device, place.inode) == file.identity
             if same or (is_gone and original.is_drained(listing)):
                 gone.append(place)
-            elif place.offset and (patient or is_gone) and _may_be_copy(opened, place):
+            elif (is_gone or (patient and place.offset)) and may_hold(opened, place):
                 return None
             for each in gone:
                 if each.offset > best.offset and checksum(opened, each.offset) == each.checksum:
@@ -67,40 +66,3 @@ class Newcomers:
         """Forget what is not there as it was."""
         present = set(listing)
         self._looks = {file: looks for file, looks in self._looks.items() if file in present}
-
-
-def _may_be_copy(opened: OpenFile, place: Place) -> bool:
-    """Whether a file begins as what was read, as far as it goes."""
-    head = place.head
-    try:
-        data = opened.read(0, head.length)
-    except Unreadable:
-        return False
-    return len(data) < head.length or head.fits(data)
-
-
-def holds(file: OpenFile, place: Place) -> bool:
-    """Whether a file still holds what was read of it, as far as its ends tell."""
-    if file.is_cut(place.offset):
-        return False
-    if not file.seekable:
-        return True
-    head, tail = place.head, place.tail
-    return head.fits(file.read(0, head.length)) and tail.fits(
-        file.read(place.offset - tail.length, tail.length)
-    )
-
-
-def checksum(file: OpenFile, size: int) -> int | None:
-    """The CRC-32 of the first bytes of a file; None when it has fewer, or is damaged."""
-    found = offset = 0
-    while offset < size:
-        try:
-            data = file.read(offset, min(CHUNK_BYTES, size - offset))
-        except Unreadable:
-            return None
-        if not data:
-            return None
-        found = crc32(data, found)
-        offset += len(data)
-    return found

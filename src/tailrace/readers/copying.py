@@ -9,12 +9,12 @@ import msgspec
 
 from tailrace.message import Mode, Op
 from tailrace.readers.columns import change_records, documents
-from tailrace.readers.copies import holds
 from tailrace.readers.file_source import FileSource
 from tailrace.readers.files import Listing, OpenFile, Unreadable
 from tailrace.readers.following import FollowData
 from tailrace.readers.lines import CHUNK_BYTES, Piece, given_up
 from tailrace.readers.place import Place
+from tailrace.readers.verdict import holds
 from tailrace.source.reader import Batch, Split
 
 _PIECES_MAX: Final = 1000

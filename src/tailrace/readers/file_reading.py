@@ -64,9 +64,8 @@ class FileReading(Opened):
     def _discovered(self) -> Batch:
         """What there is now: a copy for each namespace, and the watching for what comes later."""
         source = self._source
-        registry, new = Census(Registry(), source.head_of, source.is_held).take(
-            source.look(), lambda _: True
-        )
+        census = Census(Registry(), source.head_of)
+        registry, new = census.take(source.look(), lambda _: True)
         by_namespace: dict[str, list[CopyFile]] = {}
         for split, file in new:
             place = Place(file.path, file.device, file.inode)

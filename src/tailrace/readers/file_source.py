@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Iterator, Sequence
-from pathlib import PurePath
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from tailrace.clock import Clock, SystemClock
 from tailrace.duration import parse_duration
-from tailrace.errors import InvalidValue
 from tailrace.message import Mode, Op
 from tailrace.readers.columns import change_records, concatenated
 from tailrace.readers.copies import Followed
 from tailrace.readers.csv import Csv
 from tailrace.readers.files import FileInfo, GzipFile, Listing, OpenFile, list_files
+from tailrace.readers.formats import compression_of, format_of, namespace_of
 from tailrace.readers.json_lines import JsonLines
 from tailrace.readers.lines import Ending, Format, Piece
 from tailrace.readers.parquet import Parquet
@@ -28,16 +27,6 @@ from tailrace.source.reader import BadRecord, Batch, Split, Until
 if TYPE_CHECKING:
     from tailrace.readers.file import FileReader
 
-_FORMATS: Final = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-}
-_COMPRESSIONS: Final = {".gz": "gzip"}
-
 
 class Releasable(Protocol):
     """Who holds an open file that it can open again."""
@@ -46,60 +35,91 @@ class Releasable(Protocol):
         """Close the file for now."""
 
 
+class Survey:
+    """What a look has found, once it is stored which split reads which file.
+
+    Whoever reads files goes by the last survey alone, so all splits act on the same.
+    """
+
+    def __init__(self, number: int, listing: Listing, registry: Registry) -> None:
+        self.number = number
+        self.listing = listing
+        self._registry = registry
+        self._turns = registry.by_split()
+
+    def is_known(self, file: FileInfo, owner: str, turn: int) -> bool:
+        """Whether a file is that of a split and turn, and not another one of the same identity."""
+        known = self._registry.known(file)
+        return known is not None and (known.split, known.turn) == (owner, turn)
+
+    def is_still(self, file: FileInfo, opened: OpenFile) -> bool:
+        """Whether an open file is the one that was found, and not another one in its place."""
+        known = self._registry.known(file)
+        if known is None or opened.identity != file.identity:
+            return False
+        return known.head.fits(os.pread(opened.descriptor, known.head.length, 0))
+
+    def is_named(self, path: str, split: str) -> bool:
+        """Whether a name is followed by a split."""
+        name = self._registry.names.get(path)
+        return name is not None and name.split == split
+
+    def files_behind(self, split: str, turn: int) -> Iterator[tuple[int, tuple[int, int]]]:
+        """The turns and identities of the files that a split reads after one, in turn."""
+        return (file for file in self._turns.get(split, ()) if file[0] > turn)
+
+
 class FileSource:
     """The files of a reader as its splits see them.
 
-    `watched` is whether the watching for new files has looked once, so that the registry is as new
-    as the files. `followed` are the splits that follow files, by their ids. `rewritten` are files
-    that were found to have been written anew. `censuses` counts the looks of the watching.
+    `survey` is None until the watching for new files has looked once. `followed` is who follows or
+    copies a file, by split. `rewritten` are files that were found to have been written anew.
     """
 
     def __init__(self, options: FileReader, until: Until, clock: Clock | None = None) -> None:
         self.options = options
         self.until = until
-        self.watched = False
+        self.survey: Survey | None = None
         self.followed: dict[str, Followed] = {}
-        self.censuses = 0
         self.rewritten: set[tuple[int, int]] = set()
         self._clock = clock or SystemClock()
         self._poll_s = parse_duration(options.poll, "poll").total_seconds()
         self._lines: dict[str, Format] = {}
         self._holders: dict[Releasable, tuple[int, int]] = {}
         self._holders_max = max(16, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
-        self._registry = Registry()
-        self._turns: dict[str, list[tuple[int, tuple[int, int]]]] = {}
-        self.looks = 0
-        self._look()
-
-    @property
-    def registry(self) -> Registry:
-        """Which split reads which file, as it is stored."""
-        return self._registry
-
-    @registry.setter
-    def registry(self, registry: Registry) -> None:
-        self._registry = registry
-        self._turns = registry.by_split()
-
-    def files_behind(self, split: str, turn: int) -> Iterator[tuple[int, tuple[int, int]]]:
-        """The turns and identities of the files that a split reads after one, in turn."""
-        return (file for file in self._turns.get(split, ()) if file[0] > turn)
+        self._looked = self._clock.monotonic()
+        self._listing = list_files(options.path)
 
     def look(self) -> Listing:
         """The files there are: when it was opened, or at most one poll interval ago."""
         due = self._clock.monotonic() - self._looked >= self._poll_s
         if self.until is Until.STOPPED and due:
-            self._look()
+            self._looked = self._clock.monotonic()
+            self._listing = list_files(self.options.path)
         return self._listing
 
-    def _look(self) -> None:
-        self._listing = list_files(self.options.path)
-        self._looked = self._clock.monotonic()
-        self.looks += 1
+    def publish(self, listing: Listing, registry: Registry) -> None:
+        """Let all splits act on what was found and stored."""
+        number = 1 if self.survey is None else self.survey.number + 1
+        self.survey = Survey(number, listing, registry)
+
+    @property
+    def ending(self) -> Ending:
+        """What lies behind the end of a file that is there."""
+        return Ending.NOW if self.until is Until.NOW else Ending.GROWING
+
+    @property
+    def now_ms(self) -> int:
+        """The time of what is read now."""
+        return self._clock.now_ms()
 
     def namespace_of(self, path: str) -> str:
         """The namespace of a file's rows."""
         return self.options.namespace or namespace_of(path)
+
+    def compression_of(self, path: str) -> str:
+        """The compression of a file."""
+        return self.options.compression or compression_of(path)
 
     def format_of(self, path: str) -> Format:
         """How a file is read; `InvalidValue` when neither its name nor an option says."""
@@ -123,51 +143,12 @@ class FileSource:
             line_bytes_max=options.line_bytes_max,
         )
 
-    def compression_of(self, path: str) -> str:
-        """The compression of a file."""
-        return self.options.compression or compression_of(path)
-
     def open(self, path: str) -> OpenFile | None:
         """Open a file; None when it is gone."""
         try:
             return GzipFile(path) if self.compression_of(path) == "gzip" else OpenFile(path)
         except FileNotFoundError:
             return None
-
-    def is_known(self, file: FileInfo, owner: str, turn: int) -> bool:
-        """Whether a file is that of a split and turn, and not another one of the same identity."""
-        known = self._registry.known(file)
-        return known is not None and (known.split, known.turn) == (owner, turn)
-
-    def is_still(self, file: FileInfo, opened: OpenFile) -> bool:
-        """Whether an open file is the one that is known, and not another one in its place."""
-        known = self._registry.known(file)
-        if known is None or opened.identity != file.identity:
-            return False
-        return known.head.fits(os.pread(opened.descriptor, known.head.length, 0))
-
-    def is_gone(self, place: Place, owner: str, listing: Listing) -> bool:
-        """Whether a file is there no more, or is shorter than what was read of it."""
-        present = listing.find(place.device, place.inode)
-        if present is None or not self.is_known(present, owner, place.turn):
-            return True
-        plain = self.compression_of(place.path) == "none" and self.format_of(place.path).grows
-        return plain and present.size < place.offset
-
-    def hold(self, holder: Releasable, file: OpenFile) -> None:
-        """Say that a file is held open. When too many are, who has not read for longest closes."""
-        self._holders.pop(holder, None)
-        self._holders[holder] = file.identity
-        if len(self._holders) > self._holders_max:
-            next(iter(self._holders)).release()
-
-    def is_held(self, file: FileInfo) -> bool:
-        """Whether a file is held open."""
-        return file.identity in self._holders.values()
-
-    def let_go(self, holder: Releasable) -> None:
-        """Say that it is closed."""
-        self._holders.pop(holder, None)
 
     def head_of(self, file: FileInfo, length: int) -> Mark | None:
         """How a file begins, by so many bytes or, if 0, by as many as are looked at; None when it
@@ -181,6 +162,31 @@ class FileSource:
         finally:
             os.close(descriptor)
 
+    def is_gone(self, place: Place, owner: str, listing: Listing) -> bool:
+        """Whether a file is there no more, or is shorter than what was read of it."""
+        present = listing.find(place.device, place.inode)
+        if present is None:
+            return True
+        if self.survey is not None and not self.survey.is_known(present, owner, place.turn):
+            return True
+        plain = self.compression_of(place.path) == "none" and self.format_of(place.path).grows
+        return plain and present.size < place.offset
+
+    def hold(self, holder: Releasable, file: OpenFile) -> None:
+        """Say that a file is held open. When too many are, who has not read for longest closes."""
+        self._holders.pop(holder, None)
+        self._holders[holder] = file.identity
+        if len(self._holders) > self._holders_max:
+            next(iter(self._holders)).release()
+
+    def let_go(self, holder: Releasable) -> None:
+        """Say that it is closed."""
+        self._holders.pop(holder, None)
+
+    def held(self) -> set[tuple[int, int]]:
+        """The files that are held open."""
+        return set(self._holders.values())
+
     def batch(
         self,
         namespace: str,
@@ -193,7 +199,7 @@ class FileSource:
         values = concatenated([piece.values for piece in pieces])
         records = None
         if len(values):
-            records = change_records(namespace, values, mode, Op.INSERT, self._clock.now_ms())
+            records = change_records(namespace, values, mode, Op.INSERT, self.now_ms)
         bad = [
             BadRecord(namespace, f"{piece.place.path}:{line.line}", line.error, line.value)
             for piece in pieces
@@ -204,44 +210,7 @@ class FileSource:
             identities = [each for piece in pieces for each in piece.identities or ()]
         return Batch(records, msgspec.to_builtins(position), bad, identities, children)
 
-    @property
-    def ending(self) -> Ending:
-        """What lies behind the end of a file that is there."""
-        return Ending.NOW if self.until is Until.NOW else Ending.GROWING
-
-    @property
-    def now_ms(self) -> int:
-        """The time of what is read now."""
-        return self._clock.now_ms()
-
     def close(self) -> None:
         """Close all files."""
         for holder in list(self._holders):
             holder.release()
-
-
-def format_of(path: str) -> str:
-    """The format that a file's name says; `InvalidValue` when it says none."""
-    suffix = PurePath(_uncompressed(path)).suffix.lower()
-    if suffix not in _FORMATS:
-        raise InvalidValue(
-            f"the format of {path!r}",
-            suffix,
-            f"a name that ends in {', '.join(_FORMATS)}, each also with .gz",
-            "or say it: format = jsonl, csv or parquet",
-        )
-    return _FORMATS[suffix]
-
-
-def compression_of(path: str) -> str:
-    """The compression that a file's name says."""
-    return _COMPRESSIONS.get(PurePath(path).suffix.lower(), "none")
-
-
-def namespace_of(path: str) -> str:
-    """The name of a file without what says its format and compression."""
-    return PurePath(_uncompressed(path)).stem
-
-
-def _uncompressed(path: str) -> str:
-    return path[: -len(PurePath(path).suffix)] if compression_of(path) != "none" else path

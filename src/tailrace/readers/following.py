@@ -7,19 +7,19 @@ read, as by an editor, it goes on behind that. A file cut short is read again fr
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Generator, Iterator
-from enum import Enum, auto
 from typing import TypeAlias
 
 import msgspec
 
 from tailrace.message import Mode
-from tailrace.readers.copies import checksum, holds
-from tailrace.readers.file_source import FileSource
+from tailrace.readers.file_source import FileSource, Survey
 from tailrace.readers.files import FileInfo, Listing, OpenFile, Unreadable, find_in_directory
 from tailrace.readers.lines import Ending, Piece, given_up
 from tailrace.readers.place import Place
 from tailrace.readers.registry import QUIET_LOOKS
+from tailrace.readers.verdict import Judge, Verdict, holds
 from tailrace.source.reader import Batch, Split, Until
 
 Batches: TypeAlias = "Generator[Batch, None, bool]"
@@ -37,17 +37,6 @@ class FollowData(msgspec.Struct, frozen=True):
     owner: str
 
 
-class Verdict(Enum):
-    """What a changed file is, compared to what was read."""
-
-    CONTINUED = auto()
-    """It begins with all that was read."""
-    ANOTHER = auto()
-    """It does not."""
-    UNKNOWN = auto()
-    """Not known yet: it is shorter than what was read, and may still be written."""
-
-
 class Follower:
     """A follow split."""
 
@@ -61,7 +50,7 @@ class Follower:
         self._searched = False
         self._quiet_looks = 0
         self._drained_at = 0
-        self._judged: FileInfo | None = None
+        self._judge = Judge(patient=source.until is Until.STOPPED)
         self._intact: FileInfo | None = None
         self._unreadable: FileInfo | None = None
         source.followed[split.id] = self
@@ -82,15 +71,12 @@ class Follower:
 
     def batches(self) -> Iterator[Batch | None]:
         """What there is, look by look, until the name is gone."""
-        source = self._source
-        looks = 0
-        while not source.watched:
-            yield None
+        seen = 0
         while True:
-            listing = source.look()
-            if looks != source.looks:
-                looks = source.looks
-                if not (yield from self._look(listing)):
+            survey = self._source.survey
+            if survey is not None and survey.number > seen:
+                seen = survey.number
+                if not (yield from self._look(survey)):
                     self.release()
                     return
             yield None
@@ -102,82 +88,83 @@ class Follower:
             self._file = None
             self._source.let_go(self)
 
-    def _look(self, listing: Listing) -> Batches:
+    def _look(self, survey: Survey) -> Batches:
         """Read all there is at a look; False when that was all for ever, or for now."""
-        once = self._source.until is Until.NOW
+        source = self._source
+        once = source.until is Until.NOW
         while True:
-            present = self._present(listing)
-            successor = self._successor(listing)
+            present = self._present(survey)
+            successor = self._successor(survey)
             displaced = present is None or successor is not None
-            news = yield from self._read(present, Ending.GROWING if displaced else None)
+            news = yield from self._read(present, Ending.GROWING if displaced else source.ending)
             self._quiet_looks = self._quiet_looks + 1 if displaced and not news else 0
             if not displaced or (not once and self._quiet_looks < QUIET_LOOKS):
                 return not once
             if successor is None:
-                if once or self._quiet_looks == QUIET_LOOKS:
-                    self._drained_at = self._source.censuses
-                if once or self._owns_name() or not self._is_forgotten():
+                if self._quiet_looks == QUIET_LOOKS:
+                    self._drained_at = survey.number
+                # The watching had a whole look since then: it has recognised a copy of the file.
+                is_forgotten = survey.number >= self._drained_at + 2
+                if once or not is_forgotten or survey.is_named(self._data.name, self._split.id):
                     return not once
-                yield from self._read(present, Ending.GONE)
+                rest = self._rest()
                 self.release()
                 del self._source.followed[self._split.id]
-                yield Batch(None, msgspec.to_builtins(self._place), finished=True)
+                yield dataclasses.replace(self._batch(rest, self._place), finished=True)
                 return False
-            if not (yield from self._succeed(*successor, present)):
+            if not (yield from self._succeed(survey, *successor, present)):
                 return not once
 
-    def _is_forgotten(self) -> bool:
-        """Whether the watching had a whole look since all was read: a copy of the file would have
-        been recognised by it."""
-        return self._source.censuses >= self._drained_at + 2
-
-    def _present(self, listing: Listing) -> FileInfo | None:
-        """The file that is read, if it is in the listing, by whatever name."""
+    def _present(self, survey: Survey) -> FileInfo | None:
+        """The file that is read, if it is there, by whatever name."""
         place = self._place
-        found = listing.find(place.device, place.inode)
+        found = survey.listing.find(place.device, place.inode)
         if found is not None:
-            if not self._source.is_known(found, self._data.owner, place.turn):
+            if not survey.is_known(found, self._data.owner, place.turn):
                 self.release()
                 return None
-            return found if self._file is not None or self._open(found.path) else None
+            if self._file is not None:
+                return found
+            opened = self._open(found.path)
+            if opened is not None and survey.is_still(found, opened):
+                return found
+            self.release()
+            return None
         if self._file is None and not self._searched:
             # Rotated while nobody looked, to a name that is not asked for.
             path = find_in_directory(self._data.name, place.inode)
-            if path is not None and self._open(path) and not self._is_known():
+            opened = None if path is None else self._open(path)
+            if opened is not None and not self._is_known(opened):
                 self.release()
         self._searched = True
         return None
 
-    def _open(self, path: str) -> bool:
-        """Open the file that is read; False when another one has the path by now."""
+    def _open(self, path: str) -> OpenFile | None:
+        """Open the file that is read; None when another one has the path by now."""
         opened = self._source.open(path)
         if opened is None:
-            return False
+            return None
         if opened.identity != (self._place.device, self._place.inode):
             opened.close()
-            return False
+            return None
         self._file = opened
         self._source.hold(self, opened)
-        return True
+        return opened
 
-    def _is_known(self) -> bool:
-        """Whether the open file begins as the known one."""
+    def _is_known(self, opened: OpenFile) -> bool:
+        """Whether an open file begins as the known one."""
         head = self._place.head
         try:
-            return self._file is not None and head.fits(self._file.read(0, head.length))
+            return head.fits(opened.read(0, head.length))
         except Unreadable:
             return False
 
-    def _owns_name(self) -> bool:
-        name = self._source.registry.names.get(self._data.name)
-        return name is not None and name.split == self._split.id
-
-    def _successor(self, listing: Listing) -> tuple[int, FileInfo] | None:
-        """The next file of the name and its turn; None when there is none, or it is not found."""
+    def _successor(self, survey: Survey) -> tuple[int, FileInfo] | None:
+        """The turn of the next file of the name, and the file; None when there is none there."""
         if self._split.id != self._data.owner:
             return None
-        for turn, identity in self._source.files_behind(self._split.id, self._place.turn):
-            found = listing.find(*identity)
+        for turn, identity in survey.files_behind(self._split.id, self._place.turn):
+            found = survey.listing.find(*identity)
             if found is not None:
                 return turn, found
             if self._source.until is Until.STOPPED:
@@ -185,37 +172,53 @@ class Follower:
                 return None
         return None
 
-    def _read(self, present: FileInfo | None, ending: Ending | None) -> Batches:
+    def _read(self, present: FileInfo | None, ending: Ending) -> Batches:
         """Read on to the end; whether there was anything."""
-        if ending is not Ending.GONE and (yield from self._begin_again()):
+        if (yield from self._begin_again()):
             return True
         file = self._file
         if file is None or self._place.given_up:
             return False
         limit = present.size if present and self._source.until is Until.NOW else None
         news = False
-        while (piece := self._piece(file, limit, ending or self._source.ending)) is not None:
+        while (piece := self._piece(file, self._place, limit, ending)) is not None:
             if self._is_rewritten(file):  # meanwhile, so that it may be anything
                 break
             news = True
             self._place = piece.place
             self._source.hold(self, file)
-            yield self._batch(piece)
+            yield self._batch([piece], self._place)
             if self._file is not file:  # others needed the descriptor
                 break
         return news
 
-    def _piece(self, file: OpenFile, limit: int | None, ending: Ending) -> Piece | None:
+    def _rest(self) -> list[Piece]:
+        """What is left at the end of a file that is gone: a line without a newline."""
+        pieces: list[Piece] = []
+        place = self._place
+        while self._file is not None and not place.given_up:
+            piece = self._piece(self._file, place, None, Ending.GONE)
+            if piece is None:
+                break
+            pieces.append(piece)
+            place = piece.place
+        return pieces
+
+    def _piece(
+        self, file: OpenFile, place: Place, limit: int | None, ending: Ending
+    ) -> Piece | None:
         try:
-            return self._format.read(file, self._place, limit, ending)
+            return self._format.read(file, place, limit, ending)
         except Unreadable as error:
             now = file.info("")
             settled = self._unreadable == now or ending is not Ending.GROWING
             self._unreadable = now
-            return given_up(self._place, str(error), now) if settled else None
+            return given_up(place, str(error), now) if settled else None
 
-    def _batch(self, piece: Piece) -> Batch:
-        return self._source.batch(self._data.namespace, [piece], Mode.SYNC, piece.place)
+    def _batch(
+        self, pieces: list[Piece], position: Place, children: tuple[Split, ...] = ()
+    ) -> Batch:
+        return self._source.batch(self._data.namespace, pieces, Mode.SYNC, position, children)
 
     def _begin_again(self) -> Batches:
         """Begin again where the file was written anew; whether to leave it for this look."""
@@ -223,7 +226,7 @@ class Follower:
         if file is None or not self._is_rewritten(file):
             return False
         now = file.info(self._place.path)
-        match self._judge(file, now):
+        match self._compare(file, now):
             case Verdict.UNKNOWN:
                 return True
             case Verdict.CONTINUED:
@@ -245,57 +248,49 @@ class Follower:
             return True
         return bool(place.size) and (now.size, now.modified_ns) != (place.size, place.modified_ns)
 
-    def _judge(self, file: OpenFile, now: FileInfo) -> Verdict:
-        """Compare a file to what was read."""
-        place = self._place
-        settled = now == self._judged or self._source.until is Until.NOW
-        self._judged = now
-        if not self._format.grows:
-            return Verdict.ANOTHER if settled else Verdict.UNKNOWN
-        try:
-            if checksum(file, place.offset) == place.checksum:
-                return Verdict.CONTINUED
-            if not place.head.fits(head := file.read(0, place.head.length)):
-                if len(head) == place.head.length or settled:
-                    return Verdict.ANOTHER
-                return Verdict.UNKNOWN
-        except Unreadable:
-            pass
-        return Verdict.ANOTHER if settled else Verdict.UNKNOWN
+    def _compare(self, file: OpenFile, now: FileInfo) -> Verdict:
+        """What a file is, compared to what was read."""
+        if self._format.grows:
+            return self._judge.compare(file, now, self._place)
+        return self._judge.settle(now)
 
-    def _succeed(self, turn: int, successor: FileInfo, present: FileInfo | None) -> Batches:
+    def _succeed(
+        self, survey: Survey, turn: int, successor: FileInfo, present: FileInfo | None
+    ) -> Batches:
         """Go on with the next file of the name; False when it is too early to tell how."""
         renamed = present is not None or (self._file is not None and self._file.linked)
         opened = self._source.open(successor.path)
         if opened is None:
             return False
         verdict = Verdict.UNKNOWN
-        if self._source.is_still(successor, opened):
-            verdict = Verdict.ANOTHER if renamed else self._judge(opened, successor)
+        if survey.is_still(successor, opened):
+            verdict = Verdict.ANOTHER if renamed else self._compare(opened, successor)
         if verdict is Verdict.UNKNOWN:
             opened.close()
             return False
-        before = self._place
-        if verdict is Verdict.ANOTHER:
-            yield from self._read(present, Ending.GONE)
+        rest: list[Piece] = []
         children: tuple[Split, ...] = ()
-        if present is not None:
-            data = msgspec.structs.replace(self._data, place=self._place)
-            late = f"{self._split.id}~{self._place.turn}"
-            children = (Split(late, msgspec.to_builtins(data)),)
         path, device, inode = successor.path, successor.device, successor.inode
         if verdict is Verdict.CONTINUED:
             self._place = msgspec.structs.replace(
                 self._place, path=path, device=device, inode=inode, turn=turn, given_up=False
             )
-        elif present is not None:
-            past = self._place.past
-            self._place = Place(path, device, inode, turn=turn, past=past)
         else:
-            self._place = before.then(Place(path, device, inode, turn=turn))
+            rest = self._rest()
+            begun = Place(path, device, inode, turn=turn)
+            if present is not None:
+                children = (self._late(rest[-1].place if rest else self._place),)
+                self._place = msgspec.structs.replace(begun, past=self._place.past)
+            else:
+                self._place = self._place.then(begun)
         self.release()
         self._file = opened
         self._quiet_looks = 0
         self._source.hold(self, opened)
-        yield Batch(None, msgspec.to_builtins(self._place), children=children)
+        yield self._batch(rest, self._place, children)
         return True
+
+    def _late(self, place: Place) -> Split:
+        """A split that reads what is still added to a file whose name another one has."""
+        data = msgspec.structs.replace(self._data, place=place)
+        return Split(f"{self._split.id}~{place.turn}", msgspec.to_builtins(data))

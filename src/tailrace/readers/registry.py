@@ -69,19 +69,12 @@ class Census:
     """Compares what a look finds to what is known, look by look.
 
     `head_of` gives how a file begins, by so many bytes or, for 0, by as many as there are to be
-    known; None when it is gone. `is_held` says whether it is held open.
+    known; None when it is gone.
     """
 
-    def __init__(
-        self,
-        registry: Registry,
-        head_of: Callable[[FileInfo, int], Mark | None],
-        is_held: Callable[[FileInfo], bool],
-    ) -> None:
+    def __init__(self, registry: Registry, head_of: Callable[[FileInfo, int], Mark | None]) -> None:
         self.registry = registry
         self._head_of = head_of
-        self._is_held = is_held
-        self._seen: set[str] = set()
         self._missed_files = _Absences()
         self._missed_names = _Absences()
 
@@ -89,12 +82,13 @@ class Census:
         self,
         listing: Listing,
         is_due: Callable[[FileInfo], bool],
+        held: Collection[tuple[int, int]] = (),
         rewritten: Collection[tuple[int, int]] = (),
     ) -> tuple[Registry, list[tuple[str, FileInfo]]]:
         """What is to be known now, and the files with new names, each with its new split's id.
 
-        Files with new names that are not due yet are left for another look. Those that were
-        `rewritten` begin otherwise than before.
+        Files with new names that are not due yet are left for another look. Those that are `held`
+        open are certainly what they were; those that were `rewritten` begin otherwise than before.
         """
         names, files = dict(self.registry.names), dict(self.registry.files)
         count = self.registry.count
@@ -102,12 +96,14 @@ class Census:
         for file in listing:
             key = _key(file.device, file.inode)
             known = files.get(key)
-            if known is not None and self._is_same(key, known, file):
+            name = names.get(file.path)
+            if known is not None and self._missed_files.were(key) and _is_earlier(known, name):
+                known = None  # its identity was given to the file that has the name now
+            if known is not None and (file.identity in held or self._is_same(known, file)):
                 if file.identity in rewritten:
                     known = msgspec.structs.replace(known, head=Mark())
                 files[key] = self._with_head(known, file)
                 continue
-            name = names.get(file.path)
             if name is not None:
                 name = Name(name.split, name.turn + 1)
             elif is_due(file):
@@ -118,19 +114,17 @@ class Census:
                 continue
             names[file.path] = name
             files[key] = self._with_head(Known(name.split, name.turn, Mark()), file)
-        self._seen = {_key(file.device, file.inode) for file in listing}
-        for key in self._missed_files.gone(files.keys() - self._seen):
+        present = {_key(file.device, file.inode) for file in listing}
+        for key in self._missed_files.gone(files.keys() - present):
             del files[key]
         for path in self._missed_names.gone({path for path in names if listing.at(path) is None}):
             del names[path]
         return Registry(names, files, count), new
 
-    def _is_same(self, key: str, known: Known, file: FileInfo) -> bool:
-        """Whether a file of a known identity is the known file.
-
-        While it is held open by who reads it, no other file can have its identity.
-        """
-        if not known.head.length or (key in self._seen and self._is_held(file)):
+    def _is_same(self, known: Known, file: FileInfo) -> bool:
+        """Whether a file of a known identity is the known file, and not a new one that got its
+        identity after it was deleted."""
+        if not known.head.length:
             return True
         return self._head_of(file, known.head.length) in (known.head, None)
 
@@ -142,11 +136,20 @@ class Census:
         return known if head is None else msgspec.structs.replace(known, head=head)
 
 
+def _is_earlier(known: Known, name: Name | None) -> bool:
+    """Whether a file was given to the split of a name before the last one was."""
+    return name is not None and known.split == name.split and known.turn < name.turn
+
+
 class _Absences:
     """Counts for how many looks in a row something was missing."""
 
     def __init__(self) -> None:
         self._looks: dict[str, int] = {}
+
+    def were(self, key: str) -> bool:
+        """Whether it was missing at the last look."""
+        return key in self._looks
 
     def gone(self, missing: set[str]) -> list[str]:
         """Those of what is missing now that were missing so often that they are gone."""

@@ -33,7 +33,7 @@ class Watch:
         self._source = source
         data = msgspec.convert(split.data, WatchData)
         self._copied = frozenset(data.copied)
-        self._census = Census(position or data.registry, source.head_of, source.is_held)
+        self._census = Census(position or data.registry, source.head_of)
         self._newcomers = Newcomers(patient=source.until is Until.STOPPED)
         self._places: dict[str, Place] = {}
 
@@ -41,17 +41,13 @@ class Watch:
         """New files, look by look, each as a split that follows its name."""
         source = self._source
         # First what became of the known files: only then can be told what a new one is.
-        yield from self._take(source.look(), lambda _: False)
-        source.watched = True
-        looks = 0
-        while True:
-            listing = source.look()
-            if looks != source.looks:
-                looks = source.looks
+        listing = source.look()
+        yield from self._take(listing, lambda _: False)
+        yield from self._take(listing, partial(self._is_due, listing))
+        while source.until is Until.STOPPED:
+            if listing is not (listing := source.look()):
                 yield from self._take(listing, partial(self._is_due, listing))
                 self._newcomers.forget(listing)
-            if source.until is Until.NOW:
-                return
             yield None
 
     def _take(self, listing: Listing, is_due: Callable[[FileInfo], bool]) -> Iterator[Batch]:
@@ -59,14 +55,12 @@ class Watch:
         source = self._source
         rewritten = frozenset(source.rewritten)
         self._places = {}
-        registry, new = self._census.take(listing, is_due, rewritten)
+        registry, new = self._census.take(listing, is_due, source.held(), rewritten)
         if registry != self._census.registry:
             yield self._batch(registry, new)
             self._census.registry = registry
-        if source.registry is not self._census.registry:
-            source.registry = self._census.registry
         source.rewritten -= rewritten
-        source.censuses += 1
+        source.publish(listing, self._census.registry)
 
     def _is_due(self, listing: Listing, file: FileInfo) -> bool:
         """Whether the reading of a new file can begin; its place is noted then."""

@@ -29,6 +29,11 @@ _OPTIONS: Final = {
     # How long a query without new data waits before it looks again. With Spark's own 10 ms a few
     # idle queries keep a processor busy.
     "spark.sql.streaming.pollingDelay": "50ms",
+    # What Spark remembers of the past for its web pages, so that the driver's memory stays flat.
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "50",
+    "spark.ui.retainedTasks": "500",
+    "spark.sql.ui.retainedExecutions": "50",
 }
 _LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 

@@ -11,8 +11,8 @@ import pytest
 
 from tailrace import readers
 from tailrace.errors import Error, InvalidValue
-from tailrace.readers.file_source import format_of, namespace_of
 from tailrace.readers.files import GzipFile, Unreadable
+from tailrace.readers.formats import format_of, namespace_of
 from tailrace.source.reader import Until
 
 

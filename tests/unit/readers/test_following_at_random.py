@@ -8,6 +8,7 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,8 @@ class _Author:
         self._chance = chance
         self._rotations = 0
         self._rest = ""
+        # Held open, a file that is deleted keeps its number from being given to another one.
+        self.held = ExitStack()
         self.written = 0
         self.path.write_text(self._text(2))
 
@@ -47,6 +50,7 @@ class _Author:
             path = self._chance.choice(plain)
             Path(f"{path}.gz").write_bytes(gzip.compress(path.read_bytes()))
             look()
+            self.held.enter_context(path.open())
             path.unlink()
             return "compress"
         append(self.path, self._text())
@@ -75,6 +79,8 @@ class _Author:
         self.path.write_text(self._text(self._chance.randrange(3)))
 
     def _save(self) -> None:
+        append(self.path, self._text())
+        self.held.enter_context(self.path.open())
         replace(self.path, self.path.read_text() + self._text(1))
 
     def _rotated(self) -> Path:
@@ -94,7 +100,7 @@ def _play(directory: Path, seed: int) -> list[str]:
     chance = random.Random(seed)
     author = _Author(directory, chance)
     done: list[str] = []
-    with Followed(f"{author.path}*", namespace="app", format="jsonl") as source:
+    with author.held, Followed(f"{author.path}*", namespace="app", format="jsonl") as source:
         for _ in range(chance.randrange(ACTS_MAX)):
             for _ in range(chance.choice((0, 0, 1, 3, 30))):
                 source.step()

@@ -1,0 +1,189 @@
+"""Spark: a topic beside the same rows in Parquet, and what one micro-batch costs.
+
+All run in one Spark session on two cores, one after the other.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import tailrace
+from bench import payloads
+from bench.measure import OURS, Scale, Timer, say, take_turns
+from bench.report import Goal, Row, Sense, against, figures_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BATCH = 8_000
+VALUE_BYTES = 100
+PARTITIONS = 4
+PARQUET = "Spark's Parquet source"
+RATE = "Spark's rate source"
+WARM_BATCHES = 10
+BATCHES = 40
+LONG_BATCHES = 200
+DEADLINE_S = 600
+
+READ_REASON = (
+    "three quarters of the time is Spark's own: it takes the columns from a Python process, and"
+    " turns them into rows"
+)
+BATCH_REASON = "nearly all of it is what Spark takes to run any task in Python"
+
+
+def rows(scale: Scale) -> list[Row]:
+    """The rows of Spark; what they need is installed by `pip install 'tailrace[spark]'`."""
+    from tailrace.spark.session import start
+
+    with tempfile.TemporaryDirectory(prefix="tailrace-bench-spark-") as directory:
+        spark = start("tailrace-bench", master="local[2]", log_file=Path(directory, "spark.log"))
+        try:
+            found = [_read(spark, scale), _micro_batch(spark, scale, Path(directory))]
+            return [*found, _memory(spark, Path(directory))]
+        finally:
+            spark.stop()
+
+
+def _read(spark: SparkSession, scale: Scale) -> Row:
+    work = "Spark reads a topic, 100 B, all columns"
+    reading = _Reading(spark, scale.count(250))
+    rates = take_turns(work, {OURS: reading.ours, PARQUET: reading.parquet}, scale.rounds)
+    return Row(work, figures_of(rates, "rows"), (against(rates, PARQUET, 0.5, reason=READ_REASON),))
+
+
+class _Reading:
+    """The turns: each writes so many batches first, and then lets Spark read all of them."""
+
+    def __init__(self, spark: SparkSession, batches: int) -> None:
+        self._spark = spark
+        self._batches = batches
+
+    def ours(self, directory: Path, timer: Timer) -> int:
+        return self._read(self._topic(directory), timer)
+
+    def parquet(self, directory: Path, timer: Timer) -> int:
+        path = str(directory / "parquet")
+        self._topic(directory).write.parquet(path)
+        return self._read(self._spark.read.parquet(path), timer)
+
+    def _topic(self, directory: Path) -> DataFrame:
+        path = str(directory / "hub")
+        with tailrace.open(path, sync="none") as hub:
+            topic = hub.create_topic("log", bytes, partitions=PARTITIONS)
+            batch = payloads.columns(BATCH, VALUE_BYTES)
+            for _ in range(self._batches):
+                topic.append(batch)
+        return self._spark.read.format("tailrace").options(hub=path, subscribe="log").load()
+
+    def _read(self, frame: DataFrame, timer: Timer) -> int:
+        with timer.running():
+            frame.write.format("noop").mode("overwrite").save()
+        return self._batches * BATCH
+
+
+def _micro_batch(spark: SparkSession, scale: Scale, directory: Path) -> Row:
+    """The least that both sources can be made to do in a batch: one row, in one task."""
+    work = "micro-batch of one row"
+    sources: Mapping[str, Callable[[], DataFrame]] = {
+        OURS: lambda: _one_by_one(spark, directory / "hub"),
+        RATE: lambda: (
+            spark.readStream.format("rate-micro-batch").options(rowsPerBatch=1, numPartitions=1)
+        ).load(),
+    }
+    times: dict[str, list[float]] = {name: [] for name in sources}
+    for number in range(scale.rounds + 1):
+        for name, frame in sources.items():
+            say(
+                f"{work}: {name}, {f'round {number} of {scale.rounds}' if number else 'warming up'}"
+            )
+            with _Query(frame(), directory) as query:
+                took_ms = query.run_until(BATCHES)
+            if number:
+                times[name].append(took_ms)
+    ratios = [ours / theirs for ours, theirs in zip(times[OURS], times[RATE], strict=True)]
+    goal = Goal(f"against {RATE}", median(ratios), 1.5, Sense.AT_MOST, reason=BATCH_REASON)
+    return Row(
+        work, tuple(f"{name} {median(each):.0f} ms" for name, each in times.items()), (goal,)
+    )
+
+
+def _memory(spark: SparkSession, directory: Path) -> Row:
+    work = f"memory of the driver, batch {LONG_BATCHES} against batch {LONG_BATCHES // 4}"
+    say(work)
+    with _Query(_one_by_one(spark, directory / "hub"), directory) as query:
+        query.run_until(LONG_BATCHES // 4)
+        before = _driver_bytes(spark)
+        query.run_until(LONG_BATCHES)
+        after = _driver_bytes(spark)
+    figures = tuple(
+        f"{name} {before[name] / 1e6:.1f} MB, then {after[name] / 1e6:.1f} MB" for name in before
+    )
+    goals = (Goal(name, after[name] / before[name], 1.1, Sense.AT_MOST) for name in before)
+    return Row(work, figures, tuple(goals))
+
+
+def _one_by_one(spark: SparkSession, path: Path) -> DataFrame:
+    with tailrace.open(path, sync="none") as hub:
+        topic = hub.create_topic("log", bytes, partitions=1, exist_ok=True)
+        topic.push_many([("c7", b"x")] * (LONG_BATCHES + BATCHES))
+    options = {"hub": str(path), "subscribe": "log", "startingOffsets": "earliest"}
+    source = spark.readStream.format("tailrace").options(**options)
+    return source.option("maxOffsetsPerTrigger", "1").load()
+
+
+class _Query:
+    """A query that throws its rows away, with a checkpoint of its own."""
+
+    def __init__(self, frame: DataFrame, directory: Path) -> None:
+        self._checkpoint = tempfile.mkdtemp(dir=directory)
+        self._frame = frame
+
+    def __enter__(self) -> _Query:
+        writing = self._frame.writeStream.format("noop")
+        self._query: Any = writing.option("checkpointLocation", self._checkpoint).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._query.stop()
+
+    def run_until(self, batches: int) -> float:
+        """Wait for so many batches, and say how many ms one of the last took."""
+        deadline = time.monotonic() + DEADLINE_S
+        while (self._query.lastProgress or {"batchId": -1})["batchId"] < batches:
+            if self._query.exception() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the query did not get on: {self._query.exception()}")
+            time.sleep(0.01)
+        recent = [p for p in self._query.recentProgress if p["batchId"] >= WARM_BATCHES]
+        return median(float(progress["durationMs"]["triggerExecution"]) for progress in recent)
+
+
+def _driver_bytes(spark: SparkSession) -> dict[str, float]:
+    """What Spark's Java holds after garbage collection, and what the source's process has."""
+    jvm: Any = spark._jvm
+    for _ in range(3):
+        jvm.java.lang.System.gc()
+    runtime = jvm.java.lang.Runtime.getRuntime()
+    heap = float(runtime.totalMemory() - runtime.freeMemory())
+    gateway: Any = spark.sparkContext._gateway
+    return {"Java's heap": heap, "Python of the source": _source_bytes(gateway.proc.pid)}
+
+
+def _source_bytes(java: int) -> float:
+    """The resident memory of the process of this Java that plans the reading of a stream."""
+    for process in Path("/proc").iterdir():
+        try:
+            command = (process / "cmdline").read_bytes()
+            status = (process / "status").read_text()
+        except OSError:
+            continue
+        if b"python_streaming_source_runner" in command and f"\nPPid:\t{java}\n" in status:
+            found = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
+            return float(found[1]) * 1024 if found else 0.0
+    raise RuntimeError("no process plans the reading of a stream")
