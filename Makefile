@@ -15,7 +15,7 @@ help: ## list the targets
 
 install: $(STAMP) ## build .venv with everything in requirements.lock and this package
 
-demo: install ## watch a topic being re-scaled under load, in half a minute
+demo: install ## watch a topic being re-scaled and a pipeline meet a bad row, in a minute or so
 	$(BIN)/tailrace demo
 
 test: install ## run all tests but the soak-only ones

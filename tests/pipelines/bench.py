@@ -28,7 +28,7 @@ class Bench:
     hub: tailrace.Hub
     driver_of: DriverOf
     writer: Writer
-    options: dict[str, object] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.name = WriterName("lake", "out")
@@ -47,7 +47,7 @@ class Bench:
 
     def run(self) -> WriterRun:
         """Start the writer, deliver all it can, and stop it, as one run of the pipeline does."""
-        definition = writer_definition("out", self.writer, pipeline="lake", **self.options)  # type: ignore[arg-type]
+        definition = writer_definition("out", self.writer, pipeline="lake", **self.options)
         pipeline = PipelineDefinition(name="lake", reader=Reader(), writers=(definition,))
         driver = self.driver_of(self.hub, pipeline, definition)
         run = WriterRun(self.hub, pipeline, definition, driver.engine, SystemClock())

@@ -77,7 +77,7 @@ def test_a_hub_that_another_process_holds_is_not_well(cli: CommandLine) -> None:
 
 def test_hub_info_says_what_the_hub_is(cli: CommandLine) -> None:
     info = cli.json("hub", "info")
-    assert (info["format"], info["sync"], info["topics"]) == (1, "batch", 1)
+    assert (info["format"], info["sync"], info["topics"]) == (2, "batch", 1)
     assert "on disk when acknowledged" in cli.run("hub", "info").stdout
 
 

@@ -39,7 +39,7 @@ from tailrace.cli.command import verb
     help="How many rows go through the pipeline.",
 )
 def demo_command(directory: Path, orders: int, sales: int) -> None:
-    """Watch a topic being re-scaled under load and a pipeline with a bad row, in a minute.
+    """Watch a topic being re-scaled, and a pipeline meet a bad row.
 
     The closing table compares what was promised with what was seen; status 1 if they differ.
     """

@@ -43,7 +43,7 @@ refuses, at every start anew, and all three are left there."""
 _TABLE: Final = """
 CREATE TABLE sales (shop TEXT, number INTEGER, customer TEXT, total REAL CHECK (total >= 0))
 """
-_BATCHES: Final = 80
+_BATCHES: Final = 50
 _BATCH_ROWS_MIN: Final = 500
 _LOOK_S: Final = 0.1
 _SECONDS_MAX: Final = 300.0

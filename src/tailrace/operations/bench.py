@@ -119,9 +119,9 @@ def _pipelined(topic: Topic[bytes], name: str, seconds: float) -> Measurement:
     keys = [f"c{i}" for i in range(KEYS)]
 
     count = 0
-    started = time.perf_counter()
     with topic.producer() as producer:
-        while time.perf_counter() - started < seconds:
+        started = time.perf_counter()
+        while time.perf_counter() - started < seconds or not count:
             for key in keys:
                 producer.push(_VALUE, key=key)
             count += KEYS

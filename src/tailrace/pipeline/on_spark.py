@@ -94,6 +94,7 @@ class SparkDriver:
     def _start_over(self, run: WriterRun, limit: Limit, ended: StreamingQuery) -> StreamingQuery:
         """A checkpoint is only a cache: one that a query cannot go on from is made again."""
         _log.warning("the query of writer %s ended: %s", run.name, ended.exception())
+        run.stopping.wait(PATIENCE_S)
         shutil.rmtree(self._checkpoint, ignore_errors=True)
         return self._start(run, limit)
 

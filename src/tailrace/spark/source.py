@@ -50,7 +50,7 @@ class TailraceSource(DataSource):
         with plainly():
             return BatchReader(self.options, schema)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Reads a stream."""
         from tailrace.spark.stream import StreamReader
 
@@ -63,7 +63,7 @@ class TailraceSource(DataSource):
         with plainly():
             return BatchWriter(self.options, schema, overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Writes a stream."""
         from tailrace.spark.sink import StreamWriter
 

@@ -53,7 +53,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[str, Progress] | None = None
         self._newest: dict[str, Progress] = {}
 
-    def initialOffset(self) -> Offset:  # noqa: N802
+    def initialOffset(self) -> Offset:
         """Where a query without a checkpoint begins."""
         with plainly():
             check_read(self._schema)
@@ -68,7 +68,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 }
             )
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> ReadLimit:
         """What a trigger may read. Where both limits are set, `latestOffset` heeds both."""
         with plainly():
             options = self._options()
@@ -78,7 +78,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(options.bytes_max)
         return ReadAllAvailable()
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         """From now on, read nothing that is stored later."""
         with plainly():
             options, hub = self._opened()
@@ -86,7 +86,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Of one that is gone `latestOffset` will speak, which knows if it was begun.
             self._target = _ends(_looks(hub, topics, topics, Loss(fails=False)))
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """How far the next batch reads: `start` itself when there is nothing to read."""
         with plainly():
             options, hub = self._opened()
@@ -109,7 +109,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             reached = to_json(begun | _reached(begun, resumed, lags))
             return start if reached == start else reached
 
-    def reportLatestOffset(self) -> Offset | None:  # noqa: N802
+    def reportLatestOffset(self) -> Offset | None:
         """The end of all streams, as `latestOffset` last saw them."""
         return to_json(self._newest)
 

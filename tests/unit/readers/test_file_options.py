@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -99,6 +100,16 @@ def test_every_option_says_what_it_means_with_an_example() -> None:
         [meta] = hints[field.name].__metadata__
         assert meta.description
         assert meta.examples
+
+
+def test_every_option_is_documented_as_it_is() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "readers.md").read_text()
+    shown = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*) \|$", page, re.MULTILINE)
+    hints = get_type_hints(readers.FileReader, include_extras=True)
+    fields = msgspec.structs.fields(readers.FileReader)
+    assert [(name, meaning) for name, _, meaning in shown] == [
+        (field.name, hints[field.name].__metadata__[0].description) for field in fields
+    ]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import gzip
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -400,7 +401,8 @@ def test_more_files_than_descriptors_are_followed(
     for number, path in enumerate(paths):
         path.write_text(lines(number))
     with Followed(str(tmp_path / "*.jsonl"), namespace="all") as source:
-        monkeypatch.setattr(source._run._reading._source, "_holders_max", 4)  # type: ignore[union-attr]
+        reading: Any = source._run._reading
+        monkeypatch.setattr(reading._source, "_holders_max", 4)
         source.settle()
         before = len(os.listdir("/proc/self/fd"))
         for number, path in enumerate(paths):
