@@ -200,7 +200,7 @@ def retry_one_at_a_time(hub: Hub, writer: str) -> Intervention:
     def decide(books: Books) -> Decision:
         if books.plan is not None and books.plan.staged:
             raise Busy(f"a batch of {writer} is being published", "try again when it is")
-        parts = () if books.plan is None else left_over(books.plan, books.progress)
+        parts = () if books.plan is None else left_over(books.plan.parts, books.progress)
         if not parts:
             streams = open_streams(operated.log.view, books.progress)
             parts = next_parts(hub.backend.log, streams, books.progress, BATCH_ROWS, 1)

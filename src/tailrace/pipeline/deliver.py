@@ -39,6 +39,7 @@ class Report(msgspec.Struct, frozen=True):
     `written` is certain, in the sink or in `staged`; `failures` are certainly not written. With an
     `error` the attempt ended there. `sink_failed` says that the error is the sink's, not that of
     any record; `fenced` that a newer attempt has taken over; `stopped` that it was asked to end.
+    What failed lies below `failed_below`: it was not tried what comes behind.
     """
 
     written: tuple[Offsets, ...] = ()
@@ -49,6 +50,7 @@ class Report(msgspec.Struct, frozen=True):
     sink_failed: bool = False
     fenced: bool = False
     stopped: bool = False
+    failed_below: int | None = None
 
     @property
     def failed(self) -> bool:
@@ -97,12 +99,12 @@ def make_attempt(
     try:
         session = writer.open(attempt)
     except Exception as error:
-        return _report(error)
+        return _failed(error, attempt.offsets.end)
     try:
         held = session.applied()
     except Exception as error:
         session.close()
-        return _report(error)
+        return _failed(error, attempt.offsets.end)
     batches = (
         Covered(chain.apply(rows), offsets)
         for rows, offsets in covered(read(), attempt.offsets, united([*done, *held]))
@@ -122,49 +124,49 @@ def deliver(
     failures: list[Failure] = []
     rows = 0
     error: Exception | None = None
-    at = offsets.start
+    at = end = offsets.start
     stopped = True
     try:
         for batch in batches:
+            end = batch.offsets.end
             refused = session.write(batch.rows, batch.offsets)
             failures += refused
             written += without(batch.offsets, [failure.offset for failure in refused])
             rows += len(batch.rows) - len(refused)
-            at = batch.offsets.end
+            at = end
             if stopping():
                 break
         else:
             written.append(Offsets(at, offsets.end))
             stopped = False
     except RowError as failed:
-        error = failed
+        error, end = failed, failed.offset + 1
         failures.append(Failure(failed.offset, failed.reason))
     except Exception as failed:
         error = failed
     try:
         staged = tuple(session.finish())
     except Exception as failed:
-        error, written, staged, rows = error or failed, [], (), 0
+        error, end = error or failed, offsets.end
+        written, staged, rows = [], (), 0
     finally:
         session.close()
-    return _report(error, tuple(united(written)), staged, rows, tuple(failures), stopped)
-
-
-def _report(
-    error: Exception | None,
-    written: tuple[Offsets, ...] = (),
-    staged: tuple[Staged, ...] = (),
-    rows: int = 0,
-    failures: tuple[Failure, ...] = (),
-    stopped: bool = False,
-) -> Report:
-    return Report(
-        written,
-        staged,
-        rows,
-        failures,
-        None if error is None else told(error),
-        sink_failed=error is not None and is_of_the_sink(error),
-        fenced=isinstance(error, Fenced),
+    below = end if error is not None else max((f.offset + 1 for f in failures), default=None)
+    report = _failed(error, below) if error is not None else Report(failed_below=below)
+    return msgspec.structs.replace(
+        report,
+        written=tuple(united(written)),
+        staged=staged,
+        rows=rows,
+        failures=tuple(failures),
         stopped=stopped and error is None,
+    )
+
+
+def _failed(error: Exception, below: int | None) -> Report:
+    return Report(
+        error=told(error),
+        sink_failed=is_of_the_sink(error),
+        fenced=isinstance(error, Fenced),
+        failed_below=below,
     )

@@ -149,10 +149,10 @@ def _cut(start: int, end: int, pieces: int) -> Iterator[tuple[int, int]]:
             yield one, other
 
 
-def left_over(plan: Plan, progress: dict[Partition, Progress]) -> tuple[Part, ...]:
-    """The parts of a plan that are not wholly acknowledged, from their first hole on."""
+def left_over(parts: Iterable[Part], progress: dict[Partition, Progress]) -> tuple[Part, ...]:
+    """Of these parts those that are not wholly acknowledged, from their first hole on."""
     left = []
-    for part in plan.parts:
+    for part in parts:
         holes = [h for h in progress[part.where].holes(part.end) if h[1] > part.start]
         if holes:
             left.append(Part(part.partition, max(part.start, holes[0][0]), part.end))

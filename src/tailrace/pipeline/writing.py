@@ -257,9 +257,14 @@ class WriterRun:
             self.books.commit(plan=None, state=self._state(State.RUNNING, rows))
 
     def _after_failure(self, plan: Plan, reports: Sequence[Report], rows: int) -> None:
-        """What is left comes one at a time: at once where bad records are parked, or when somebody
-        has looked at it."""
-        single = self.new_plan(PlanKind.SINGLE, left_over(plan, self.books.progress))
+        """What failed comes again one at a time: at once where bad records are parked, or when
+        somebody has looked at it. What was not tried is left to the plans after that."""
+        failed = [
+            Part(part.partition, part.start, report.failed_below or part.end)
+            for part, report in zip(plan.parts, reports, strict=True)
+            if report.failed
+        ]
+        single = self.new_plan(PlanKind.SINGLE, left_over(failed, self.books.progress))
         parks = self.definition.on_error is OnError.PARK
         if parks and not any(report.sink_failed for report in reports):
             self.books.commit(plan=single, state=self._state(State.RESUMING, rows))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,7 @@ from tailrace.source.reader import Until
 from tailrace.testing import MemoryBackend
 from tests.pipelines.counting import CountingReader
 from tests.pipelines.recording import RecordingWriter, deliveries, set_bad
-
-DEADLINE_S = 20
+from tests.pipelines.waiting import DEADLINE_S, until
 
 
 @pytest.fixture
@@ -44,13 +42,6 @@ def add(made: Pipeline, tmp_path: Path, name: str, delay_s: float = 0.0, **optio
 
 def offsets(path: Path) -> list[int]:
     return [offset for call in deliveries(path) for offset in call]
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
 
 
 class Running:

@@ -126,7 +126,7 @@ def _play(directory: Path, seed: int) -> list[str]:
 def test_each_line_is_read_once_whatever_happens_to_its_file(
     tmp_path: Path, record_evidence: RecordEvidence
 ) -> None:
-    seeds = count("seeds", test=40, soak=4000)
+    seeds = count("seeds", test=25, soak=3000)
     first = random.randrange(10**6)
     violations = []
     for seed in range(first, first + seeds):
