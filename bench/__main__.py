@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import append, durable, growth, machine, push, read, startup
+from bench import append, durable, growth, machine, pipeline, push, read, reader, spark, startup
 from bench.measure import FULL, NORMAL, QUICK, Scale, say
 from bench.report import Row, render, summary
 
@@ -23,6 +23,9 @@ GROUPS: dict[str, Callable[[Scale], list[Row]]] = {
     "read": read.rows,
     "growth": growth.rows,
     "startup": startup.rows,
+    "reader": reader.rows,
+    "spark": spark.rows,
+    "pipeline": pipeline.rows,
 }
 
 

@@ -27,7 +27,7 @@ from tailrace.log.record import DamagedRecord, Positions
 from tailrace.log.segment import Damage, Segment
 from tailrace.message import Partition
 
-READ_BYTES: Final = 1 << 18
+READ_BYTES: Final = 1 << 20
 """About how much one batch of records has."""
 
 
