@@ -10,7 +10,7 @@ from typing import Final
 
 from tailrace.errors import Error
 
-_SENTENCE: Final = re.compile(r"^(?:\w+Exception: |.*?)?tailrace\.errors\.(\w+): (.*)$", re.M)
+_SENTENCE: Final = re.compile(r"\btailrace\.errors\.\w+: (.*)")
 
 
 @contextmanager
@@ -29,4 +29,4 @@ def plainly() -> Iterator[None]:
 def sentence_of(error: BaseException) -> str | None:
     """What we said, if this error of Spark's came from us."""
     match = _SENTENCE.search(str(error))
-    return None if match is None else match[2].removesuffix(" SQLSTATE: 38000").strip()
+    return None if match is None else match[1].strip()
