@@ -12,10 +12,11 @@ from tailrace.spark.session import start
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session on two cores. Tests that use it are marked `xdist_group("spark")`."""
+    """A session on two cores that tries a task four times. Tests that use it are marked
+    `xdist_group("spark")`."""
     session = start(
         "tailrace-tests",
-        master="local[2]",
+        master="local[2,4]",
         log_file=tmp_path_factory.mktemp("spark") / "spark.log",
         options={"spark.sql.shuffle.partitions": "2"},
     )

@@ -6,9 +6,11 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import pyarrow.dataset
 import pytest
+from pyspark.sql import SparkSession
 
 import tailrace
 from tailrace import writers
@@ -16,12 +18,14 @@ from tailrace.pipeline.driving import DriverOf, drive_directly
 from tailrace.pipeline.on_spark import drivers_on
 from tailrace.pipeline.writer import Writer
 from tests.pipelines.bench import Bench
-from tests.pipelines.pausing import PausingWriter
+from tests.pipelines.pausing import DyingWriter, PausingWriter
 from tests.pipelines.waiting import until
 
 pytestmark = pytest.mark.xdist_group("spark")
 
 ROWS = 500
+
+Sink: TypeAlias = "Callable[[Path, tailrace.Hub], list[int]]"
 
 
 @pytest.fixture(params=["direct", "spark"])
@@ -55,19 +59,21 @@ def topic(_directory: Path, hub: tailrace.Hub) -> list[int]:
     return [m.value["n"] for batch in batches for m in copies.messages(where, batch)]
 
 
-@pytest.mark.parametrize("sink", [sqlite, files, topic])
-def test_a_paused_attempt_that_wakes_writes_nothing_twice(
-    hub: tailrace.Hub,
-    driver_of: DriverOf,
-    tmp_path: Path,
-    sink: Callable[[Path, tailrace.Hub], list[int]],
-) -> None:
-    inner: dict[object, Writer] = {
-        sqlite: writers.sql(f"sqlite:///{tmp_path / 'sink.db'}"),
-        files: writers.parquet(str(tmp_path / "out")),
+def into(sink: Sink, directory: Path) -> Writer:
+    """The writer of a sink."""
+    made: dict[Sink, Writer] = {
+        sqlite: writers.sql(f"sqlite:///{directory / 'sink.db'}"),
+        files: writers.parquet(str(directory / "out")),
         topic: writers.topic("copies"),
     }
-    bench = Bench(hub, driver_of, PausingWriter(inner[sink], str(tmp_path)))
+    return made[sink]
+
+
+@pytest.mark.parametrize("sink", [sqlite, files, topic])
+def test_a_paused_attempt_that_wakes_writes_nothing_twice(
+    hub: tailrace.Hub, driver_of: DriverOf, tmp_path: Path, sink: Sink
+) -> None:
+    bench = Bench(hub, driver_of, PausingWriter(into(sink, tmp_path), str(tmp_path)))
     bench.append("A" * ROWS)
     slow = threading.Thread(target=bench.run)
     slow.start()
@@ -81,3 +87,16 @@ def test_a_paused_attempt_that_wakes_writes_nothing_twice(
     bench.run()
     assert sorted(sink(tmp_path, hub)) == list(range(ROWS))
     assert bench.mark == ROWS
+
+
+@pytest.mark.parametrize("sink", [sqlite, files, topic])
+def test_a_task_that_dies_behind_its_write_is_run_again_and_writes_nothing_twice(
+    hub: tailrace.Hub, spark: SparkSession, tmp_path: Path, sink: Sink
+) -> None:
+    writer = DyingWriter(into(sink, tmp_path), str(tmp_path))
+    bench = Bench(hub, drivers_on(spark), writer)
+    bench.append("A" * ROWS)
+    run = bench.run()
+    assert not run.failed, run.books.state
+    assert (tmp_path / "paused").exists()
+    assert sorted(sink(tmp_path, hub)) == list(range(ROWS))

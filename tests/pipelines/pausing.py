@@ -1,7 +1,8 @@
-"""A writer around another one whose first attempt stands still until a test lets it go on."""
+"""Writers around another one whose first attempt stands still, or dies."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,6 +37,13 @@ class PausingWriter(Writer, frozen=True):
         self.inner.publish(writer, staged)
 
 
+class DyingWriter(PausingWriter, frozen=True):
+    """Its first attempt to write dies when it has written."""
+
+    def open(self, attempt: Attempt) -> WriterSession:
+        return _Dying(self.inner.open(attempt), Path(self.path))
+
+
 class _Pausing:
     def __init__(self, inner: WriterSession, path: Path) -> None:
         self._inner = inner
@@ -60,3 +68,13 @@ class _Pausing:
 
     def close(self) -> None:
         self._inner.close()
+
+
+class _Dying(_Pausing):
+    def write(self, rows: Rows, offsets: Offsets) -> Sequence[Failure]:
+        try:
+            (self._path / "paused").touch(exist_ok=False)
+        except FileExistsError:
+            return self._inner.write(rows, offsets)
+        self._inner.write(rows, offsets)
+        os._exit(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -30,6 +31,11 @@ from tailrace.pipeline.writer import Writer
 from tailrace.source.reader import Reader, Until
 
 MASTER: Final = "local[*]"
+
+TASK_TRIES: Final = 4
+"""So often Spark tries a task on one host too, as it does by itself on a cluster."""
+
+_LOCAL: Final = re.compile(r"local\[([^],]+)\]")
 
 
 class Pipeline:
@@ -151,7 +157,8 @@ def _drivers(definition: PipelineDefinition, hub: Hub, master: str, verbose: boo
         from tailrace.spark.session import start
 
         log_file = spark_directory(hub.backend.name) / "spark.log"
-        spark = start(definition.name, master=master, log_file=log_file, verbose=verbose)
+        again = _LOCAL.sub(rf"local[\1,{TASK_TRIES}]", master)
+        spark = start(definition.name, master=again, log_file=log_file, verbose=verbose)
         from tailrace.pipeline.on_spark import drivers_on
 
         return drivers_on(spark)

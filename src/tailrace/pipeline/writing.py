@@ -8,6 +8,7 @@ cannot both move it.
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -37,6 +38,8 @@ from tailrace.pipeline.single import deliver_singly
 from tailrace.pipeline.trouble import Trouble, trouble_of
 from tailrace.pipeline.writer import Offsets, Staged
 from tailrace.topic.reading import record_at
+
+_log = logging.getLogger(__name__)
 
 _FENCED_MAX: Final = 10
 """So often in a row an operator may intervene; beyond that somebody else drives the same sink."""
@@ -168,6 +171,7 @@ class WriterRun:
 
     def fail(self, error: Exception) -> None:
         """Stop here: something went wrong that no record is to blame for."""
+        _log.warning("writer %s failed", self.name, exc_info=error)
         trouble = Trouble(f"{type(error).__name__}: {error}")
         with self._mutex:
             try:
