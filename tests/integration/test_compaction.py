@@ -17,6 +17,8 @@ from tailrace.backend.embedded import EmbeddedBackend, compaction, folding, writ
 from tailrace.backend.embedded.extents import read_extent
 from tailrace.errors import Busy, CorruptBatch, DiskFull, HubClosed, UnknownTopic
 from tailrace.log.disk import Buffer, Disk
+from tailrace.topic.consumers import low_mark, register
+from tailrace.topic.ledger import Progress
 from tests.contract.records import P0, TOPIC, columns, create, read, record
 from tests.integration.children import Child, Report
 from tests.integration.founding import (
@@ -39,17 +41,35 @@ def test_of_the_founding_example_14_15_and_16_survive(sync: str, tmp_path: Path)
     make_founding(tmp_path, sync)
     with closing(open_hub(tmp_path)) as backend:
         before = {found.offset: found for found in read(backend, P0)}
-        done = backend.compact(P0, 17)
+        done = backend.compact(P0, lambda: 17)
         assert done == compaction.Compacted(1, 1, 17, 3, 17 * 31, 3 * 31)
         assert offsets(backend) == [14, 15, 16, *range(17, 28)]
         assert {found.offset: found for found in read(backend, P0)}.items() <= before.items()
         assert backend.log.bounds(P0)[:2] == (0, 28)
         assert backend.log.compacted_below(P0) == 17
         check_whole(backend)
-        assert backend.compact(P0, 28) == compaction.Compacted(1, 0, 3, 3, 3 * 31, 3 * 31)
+        assert backend.compact(P0, lambda: 28) == compaction.Compacted(1, 0, 3, 3, 3 * 31, 3 * 31)
         push(backend, "Z")
     with closing(open_hub(tmp_path)) as backend:
         assert offsets(backend) == [14, 15, 16, *range(17, 29)]
+        check_whole(backend)
+
+
+def test_what_a_consumer_needs_before_the_commit_is_not_dropped(tmp_path: Path) -> None:
+    make_founding(tmp_path)
+
+    def come_late(point: str) -> None:
+        if point == "compaction-synced":
+            register(backend.store, P0.topic, "late")
+
+    with closing(open_hub(tmp_path, reach=come_late)) as backend:
+        register(backend.store, P0.topic, "early")
+        progress = Progress("early", P0)
+        progress.ack(0, 17)
+        backend.commit(Transaction(table=progress.writes()))
+        done = backend.compact(P0, lambda: low_mark(backend, P0))
+        assert (done.segments, done.rewritten) == (1, 0)
+        assert offsets(backend) == list(range(28))
         check_whole(backend)
 
 
@@ -59,7 +79,7 @@ def test_only_full_segments_wholly_below_are_compacted(
 ) -> None:
     make_founding(tmp_path)
     with closing(open_hub(tmp_path)) as backend:
-        assert backend.compact(P0, below).records_after in (0, survivors)
+        assert backend.compact(P0, lambda: below).records_after in (0, survivors)
         assert offsets(backend) == BEFORE[17 - survivors :]
 
 
@@ -69,7 +89,7 @@ def test_every_segment_keeps_the_last_of_its_keys(tmp_path: Path) -> None:
         for keys in ("AAB", "BBA", "CCC"):
             push(backend, keys * 5 + "AB")
         push(backend, "A")
-        done = backend.compact(P0, 51)
+        done = backend.compact(P0, lambda: 51)
         assert (done.segments, done.rewritten, done.records_before) == (3, 3, 51)
         assert offsets(backend) == [15, 16, 32, 33, 48, 49, 50, 51]
         check_whole(backend)
@@ -81,7 +101,7 @@ def test_a_segment_with_nothing_to_drop_is_left_alone(tmp_path: Path) -> None:
         push(backend, "ABCDEFGHIJKLMNOPQ" + "A")
         (closed, _) = backend.log.segments(P0)
         inode = closed.log_path.stat().st_ino
-        assert backend.compact(P0, 17).rewritten == 0
+        assert backend.compact(P0, lambda: 17).rewritten == 0
         assert backend.log.segments(P0)[0] == closed
         assert closed.log_path.stat().st_ino == inode
         assert backend.log.compacted_below(P0) == 0
@@ -109,7 +129,7 @@ def test_folded_batches_and_thousands_of_runs_are_compacted(
         assert first.index_bytes, "nothing was folded"
         expected = {found.key or b"": found.offset for found in read(backend, P0, 0, second.base)}
         rest = [found.offset for found in read(backend, P0, second.base)]
-        backend.compact(P0, second.base)
+        backend.compact(P0, lambda: second.base)
         entries = [entry for _, found in backend.log.entries(P0) for entry in found]
         runs = [entry for entry in entries if entry.base < second.base]
         assert len(runs) > 500
@@ -123,7 +143,7 @@ def test_extents_follow_a_compaction(tmp_path: Path) -> None:
     make_founding(tmp_path)
     with closing(open_hub(tmp_path)) as backend:
         stale = backend.log.extents(P0, 0, 17)
-        backend.compact(P0, 17)
+        backend.compact(P0, lambda: 17)
         extents = backend.log.extents(P0, 0, 20)
         found = [
             offset
@@ -138,14 +158,14 @@ def test_extents_follow_a_compaction(tmp_path: Path) -> None:
 
 def test_an_unknown_partition_is_refused(tmp_path: Path) -> None:
     with closing(open_hub(tmp_path)) as backend, pytest.raises(UnknownTopic):
-        backend.compact(P0, 1)
+        backend.compact(P0, lambda: 1)
 
 
 def _compact_and_stop(report: Report, directory: Path, point: str) -> None:
     stop = StopAt(report)
     with closing(open_hub(directory, reach=stop)) as backend:
         stop.point = point
-        report(backend.compact(P0, 17))
+        report(backend.compact(P0, lambda: 17))
 
 
 @pytest.mark.parametrize("point", ["compaction-written", "compaction-synced"])
@@ -158,7 +178,7 @@ def test_others_open_append_and_read_while_a_compaction_is_under_way(
         push(backend, "Z")
         assert offsets(backend) == [*BEFORE, 28]
         with pytest.raises(Busy, match=f"process {child.pid}"):
-            backend.compact(P0, 17)
+            backend.compact(P0, lambda: 17)
     assert child.next_report().rewritten == 1
     with closing(open_hub(tmp_path)) as backend:
         assert offsets(backend) == [*AFTER, 28]
@@ -172,7 +192,7 @@ def test_a_reader_that_has_the_old_files_open_reads_on_and_sees_the_new_ones(
     with closing(open_hub(tmp_path)) as reader, closing(open_hub(tmp_path)) as backend:
         first = reader.log.read(P0, 0, 100)
         found = list(reader.log.entries(P0))
-        backend.compact(P0, 17)
+        backend.compact(P0, lambda: 17)
         (segment, entries), *_ = found
         batch, damage = segment.read(entries)
         assert damage is None
@@ -203,7 +223,7 @@ def test_readers_of_other_processes_see_all_before_or_all_after(tmp_path: Path) 
         readers = [Child(_read_again_and_again, directory) for _ in range(2)]
         assert [child.next_report() for child in readers] == ["started"] * 2
         with closing(open_hub(directory)) as backend:
-            backend.compact(P0, 17)
+            backend.compact(P0, lambda: 17)
         assert [child.next_report() for child in readers] == ["seen"] * 2
 
 
@@ -213,7 +233,7 @@ def test_threads_that_compact_at_once_do_it_once(tmp_path: Path) -> None:
 
     def compact(backend: EmbeddedBackend) -> None:
         try:
-            outcomes.append(backend.compact(P0, 17).rewritten)
+            outcomes.append(backend.compact(P0, lambda: 17).rewritten)
         except Busy:
             outcomes.append("busy")
 
@@ -239,7 +259,7 @@ def test_a_topic_deleted_meanwhile_stays_deleted(tmp_path: Path) -> None:
                 push(other, "Z")
 
     with closing(open_hub(tmp_path, reach=delete)) as backend:
-        assert backend.compact(P0, 17).rewritten == 0
+        assert backend.compact(P0, lambda: 17).rewritten == 0
         assert offsets(backend) == [0]
         check_whole(backend)
 
@@ -252,13 +272,13 @@ def test_damaged_records_are_named_and_never_dropped(tmp_path: Path) -> None:
         data[5 * 31 + 30] ^= 1
         path.write_bytes(data)
         with pytest.raises(CorruptBatch, match="checksum") as caught:
-            backend.compact(P0, 17)
+            backend.compact(P0, lambda: 17)
         assert caught.value.first == 5
         assert path.read_bytes() == data
         assert backend.log.compacted_below(P0) == 0
         data[5 * 31 + 30] ^= 1
         path.write_bytes(data)
-        assert backend.compact(P0, 17).rewritten == 1
+        assert backend.compact(P0, lambda: 17).rewritten == 1
 
 
 class _FailingDisk(Disk):
@@ -298,11 +318,11 @@ def test_a_full_disk_in_the_middle_leaves_all_as_it_was(
     backend, disk = failing
     disk.left, disk.error = writes, errno.ENOSPC
     with pytest.raises(DiskFull):
-        backend.compact(P0, 17)
+        backend.compact(P0, lambda: 17)
     assert offsets(backend) == BEFORE
     check_whole(backend)
     disk.left = -1
-    assert backend.compact(P0, 17).rewritten == 1
+    assert backend.compact(P0, lambda: 17).rewritten == 1
     assert offsets(backend) == AFTER
 
 
@@ -312,10 +332,10 @@ def test_a_failed_sync_leaves_all_as_it_was_and_ends_this_process_s_writing(
     backend, disk = failing
     disk.left, disk.error = 3, errno.EIO
     with pytest.raises(OSError, match="could not be written"):
-        backend.compact(P0, 17)
+        backend.compact(P0, lambda: 17)
     assert offsets(backend) == BEFORE
     check_whole(backend)
     with pytest.raises(HubClosed):
         push(backend, "Z")
     with closing(open_hub(tmp_path)) as other:
-        assert other.compact(P0, 17).rewritten == 1
+        assert other.compact(P0, lambda: 17).rewritten == 1

@@ -7,6 +7,7 @@ import random
 import signal
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def _compact_and_die(report: Report, directory: Path, point: str) -> None:
     armed = False
     backend = open_hub(directory, reach=reach)
     armed = True
-    backend.compact(P0, 17)
+    backend.compact(P0, lambda: 17)
 
 
 @pytest.mark.parametrize("bystander", [True, False])
@@ -68,7 +69,7 @@ def test_a_kill_at_each_point_leaves_the_partition_as_before_or_as_after(
         if other is not None:
             assert offsets(other) == expected
             other.close()
-        backend.compact(P0, 17)
+        backend.compact(P0, lambda: 17)
         assert offsets(backend) == AFTER
         check_whole(backend)
         push(backend, "Z")
@@ -82,7 +83,7 @@ def test_who_compacts_next_removes_what_a_killed_process_left(point: str, tmp_pa
     with closing(open_hub(tmp_path)) as backend:
         assert list(Child(_compact_and_die, tmp_path, point).rest()) == []
         assert len(list(tmp_path.glob("topics/*/*/*-1.log"))) == 1
-        assert backend.compact(P0, 17).rewritten == 1
+        assert backend.compact(P0, lambda: 17).rewritten == 1
         assert offsets(backend) == AFTER
         check_whole(backend)
 
@@ -100,7 +101,7 @@ def _die_inside_commit(report: Report, directory: Path) -> None:
             os.pwrite(index, before, 0)
             os.kill(os.getpid(), signal.SIGKILL)
 
-    open_hub(directory, reach=reach).compact(P0, 17)
+    open_hub(directory, reach=reach).compact(P0, lambda: 17)
 
 
 def _open_and_die(report: Report, directory: Path, *, commits_first: bool) -> None:
@@ -201,7 +202,7 @@ def _push_and_compact(report: Report, directory: Path, seed: int) -> None:
         (landed,) = backend.commit(Transaction(((partition, batch),)))
         report((landed, [(row.key, row.value) for row in batch]))
         if chance.random() < 0.3:
-            backend.compact(partition, landed.end)
+            backend.compact(partition, partial(getattr, landed, "end"))
 
 
 def _violations(

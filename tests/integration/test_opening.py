@@ -96,7 +96,7 @@ def test_a_hub_of_format_1_becomes_one_of_this_format_when_it_is_opened(hub: Pat
         append(backend, P0, b"dropped")
         append(backend, P0, b"last")
         append(backend, P0, b"active")
-        backend.compact(P0, backend.log.bounds(P0).end)
+        backend.compact(P0, lambda: backend.log.bounds(P0).end)
         before = values(backend, P0)
     with closing(EmbeddedBackend.open(hub)) as backend:
         assert values(backend, P0) == before

@@ -47,14 +47,19 @@ class Bench:
 
     def run(self) -> WriterRun:
         """Start the writer, deliver all it can, and stop it, as one run of the pipeline does."""
+        run = self.start()
+        run.drain()
+        run.end()
+        return run
+
+    def start(self) -> WriterRun:
+        """Start the writer, and deliver nothing yet."""
         definition = writer_definition("out", self.writer, pipeline="lake", **self.options)
         pipeline = PipelineDefinition(name="lake", reader=Reader(), writers=(definition,))
         driver = self.driver_of(self.hub, pipeline, definition)
         run = WriterRun(self.hub, pipeline, definition, driver.engine, SystemClock())
         run.enrol()
         run.begin()
-        run.drain()
-        run.end()
         return run
 
     def books(self) -> Books:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from tailrace.amount import format_amount
 from tailrace.backend.embedded import EmbeddedBackend
@@ -11,7 +12,7 @@ from tailrace.hub import Hub
 from tailrace.message import Partition
 from tailrace.operations.holdings import Held, embedded_log
 from tailrace.operations.segments import partitions_in
-from tailrace.topic.consumers import LowWater, low_water
+from tailrace.topic.consumers import LowWater, low_mark, low_water
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +98,9 @@ def compact(hub: Hub, where: str | None) -> CompactionReport:
         raise InvalidValue("hub", backend.name, "a hub in a directory, which has segments")
     results: list[PartitionCompacted] = []
     for partition in partitions_in(hub, where):
-        low = low_water(backend, partition)
-        if low is not None:
-            results.append(
-                PartitionCompacted(str(partition), *backend.compact(partition, low.mark))
-            )
+        if low_water(backend, partition) is not None:
+            done = backend.compact(partition, partial(low_mark, backend, partition))
+            results.append(PartitionCompacted(str(partition), *done))
     return CompactionReport(tuple(results), tuple(_result(done) for done in results))
 
 

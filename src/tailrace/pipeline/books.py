@@ -6,10 +6,14 @@
     writers/lake      crm/plan   the open plan
                       crm/state  what it is doing, for people
                       crm/rewind where an operator wants it to begin again
+                      crm/log    the identity of the commit log that all of it is about
     fence/writer/lake/crm        raised by whoever drives it, and by operators
 
 Whoever raised the fence last may write. A driver that finds itself fenced was overtaken by an
 operator: it raises the fence again and reads everything anew, once the operator is done.
+
+Offsets mean nothing in another log of the same name: where the commit log was deleted and made
+again, the books begin anew.
 """
 
 from __future__ import annotations
@@ -44,6 +48,7 @@ Appends: TypeAlias = "tuple[tuple[Partition, Records], ...]"
 _PLAN: Final = "plan"
 _STATE: Final = "state"
 _REWIND: Final = "rewind"
+_LOG: Final = "log"
 
 
 class State(StrEnum):
@@ -104,6 +109,11 @@ class WriterName(msgspec.Struct, frozen=True):
         """The consumer that holds what no sink was given."""
         return f"{self}/skipped"
 
+    @property
+    def ledgers(self) -> tuple[str, str]:
+        """The tables of both ledgers."""
+        return f"ledger/{self}", f"ledger/{self.skipped}"
+
     def key(self, what: str) -> TableKey:
         """One of its entries beside the ledger."""
         return TableKey(f"writers/{self.pipeline}", f"{self.writer}/{what}".encode())
@@ -136,6 +146,9 @@ class Books:
         self.state = WriterState()
         self.rewind: Rewind | None = None
         self.standings: dict[Partition, Standing] = {}
+        self._log: str | None = None
+        self._log_saved = False
+        self._obsolete: dict[TableKey, bytes | None] = {}
 
     def take(self) -> None:
         """Raise the fence, then read everything as it is now."""
@@ -150,22 +163,46 @@ class Books:
         self.plan = self._get(_PLAN, Plan)
         self.state = self._get(_STATE, WriterState) or WriterState()
         self.rewind = self._get(_REWIND, Rewind)
+        log = self.backend.table.get(*self.name.key(_LOG))
+        self._log = None if log is None else log.decode()
+        self._log_saved = log is not None
+        self._obsolete = {}
         self.find_partitions()
 
     def find_partitions(self) -> None:
         """Open the ledger of partitions that were added to the commit log."""
         definition = self.view.refresh().definition
-        table = self.backend.table
+        if self._log not in (None, definition.identity):
+            self._begin_anew()
+        self._log = definition.identity
         found = [
             Partition(storage.topic, storage.storage, number)
             for storage in definition.storage_topics(self.view.topic)
             for number in range(storage.partitions)
         ]
         for where in found[len(self.progress) :]:
-            self.progress[where] = Progress.load(table, str(self.name), where)
-            self.skipped[where] = Progress.load(table, self.name.skipped, where)
+            self.progress[where] = self._ledger(str(self.name), where)
+            self.skipped[where] = self._ledger(self.name.skipped, where)
         if len(found) != len(self.standings):
             self._take_stock()
+
+    def _ledger(self, consumer: str, where: Partition) -> Progress:
+        if self._obsolete:
+            return Progress(consumer, where)
+        return Progress.load(self.backend.table, consumer, where)
+
+    def _begin_anew(self) -> None:
+        """All that is stored is about another log: the next commit removes it."""
+        self.progress.clear()
+        self.skipped.clear()
+        self.plan = self.rewind = None
+        self._log_saved = False
+        self._obsolete = dict.fromkeys((self.name.key(_PLAN), self.name.key(_REWIND)))
+        for table in self.name.ledgers:
+            start = b""
+            while page := self.backend.table.scan(table, start):
+                self._obsolete |= {TableKey(table, key): None for key, _ in page}
+                start = page[-1][0] + b"\0"
 
     def overtaken(self) -> bool:
         """Whether somebody raised the fence since this was taken."""
@@ -189,7 +226,7 @@ class Books:
 
         The ledgers of all partitions are one consistent cut.
         """
-        entries: dict[TableKey, bytes | None] = dict(extra or {})
+        entries = self._obsolete | dict(extra or {})
         ledgers = [*self.progress.values(), *self.skipped.values()]
         for progress in ledgers:
             entries |= progress.writes()
@@ -199,11 +236,14 @@ class Books:
             entries[self.name.key(_STATE)] = msgspec.json.encode(state)
         if not entries and not appends:
             return
+        if not self._log_saved and self._log is not None:
+            entries[self.name.key(_LOG)] = self._log.encode()
         self.backend.commit(Transaction(appends, entries, self.fence))
         for progress in ledgers:
             progress.saved()
         self.plan = plan
         self.state = state or self.state
+        self._log_saved, self._obsolete = True, {}
         self._take_stock()
 
     def rewind_to(self, partition: Partition, offset: int) -> dict[TableKey, bytes | None]:
@@ -240,10 +280,10 @@ def forget(backend: Backend, name: WriterName, appends: Appends = ()) -> None:
     """Remove a writer's books for good, and fence off whoever drives it. The records are stored
     with the last of them."""
     fence = raise_fence(backend.store, name.fence)
-    for table in (f"ledger/{name}", f"ledger/{name.skipped}"):
+    for table in name.ledgers:
         while page := backend.table.scan(table):
             entries = {TableKey(table, key): None for key, _ in page}
             backend.commit(Transaction(table=entries, fence=fence))
-    rest = dict.fromkeys((name.key(_PLAN), name.key(_STATE), name.key(_REWIND)))
+    rest = dict.fromkeys(name.key(what) for what in (_PLAN, _STATE, _REWIND, _LOG))
     backend.commit(Transaction(appends, rest, fence))
     backend.store.commit(Change(writes={FENCES + name.fence: None}))

@@ -70,7 +70,8 @@ class PlanEngine(Protocol):
         """Begin an attempt at a part in the driver, newer than all before this round."""
 
     def singly(self, work: Work, part: Assignment) -> Iterator[Covered]:
-        """The records of a part as they come out of the chain, one record at a time.
+        """The records of a part as they come out of the chain, one record at a time: the last of
+        the offsets it comes with; those before it have no rows.
 
         `RowError` for the first that the chain cannot handle; the iterator is over then.
         """

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
@@ -82,7 +83,7 @@ def write_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Write rows that come from Spark SQL, through what is left of the chain; the report."""
     task = _own_task(job)
-    yield _reported(_attempt(job, task, chain, lambda: map(_records, filter(len, batches))))
+    yield _reported(_attempt(job, task, chain, lambda: whole_records(map(_records, batches))))
 
 
 def read(
@@ -155,4 +156,26 @@ def _records(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def records_of_rows(table: pa.Table) -> list[pa.RecordBatch]:
     """Rows as Spark gives them back to the driver, as records."""
-    return [_records(batch) for batch in table.to_batches() if batch.num_rows]
+    return list(whole_records(map(_records, table.to_batches())))
+
+
+def whole_records(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows, none of them in another batch than the others of its record.
+
+    Spark cuts batches where it likes, and a record may have become many rows.
+    """
+    left: pa.RecordBatch | None = None
+    for batch in filter(len, batches):
+        rows = batch if left is None else _joined(left, batch)
+        offsets = rows["offset"].to_numpy()
+        first = int(np.searchsorted(offsets, offsets[-1]))
+        if first:
+            yield rows.slice(0, first)
+        left = rows.slice(first)
+    if left is not None:
+        yield left
+
+
+def _joined(one: pa.RecordBatch, other: pa.RecordBatch) -> pa.RecordBatch:
+    pairs = zip(one.columns, other.columns, strict=True)
+    return pa.RecordBatch.from_arrays([pa.concat_arrays(pair) for pair in pairs], schema=SCHEMA)

@@ -65,6 +65,7 @@ class SparkDriver:
                     run.drain(limit())
                     due = run.clock.monotonic() + PATIENCE_S
                 if finished():
+                    run.end()  # Waits for what the query has under way: to stop it would end that.
                     return
                 if query is None:
                     query = self._start(run, limit)

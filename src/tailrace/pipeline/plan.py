@@ -82,6 +82,8 @@ def open_streams(view: View, progress: dict[Partition, Progress]) -> list[OpenSt
     ends: dict[Stream, int] = {}
     shapes = definition.storage[: definition.pointer + 1]
     for storage in range(len(shapes)):
+        if Partition(view.topic, storage, 0) not in progress:
+            break  # It was added since the progress was read.
         bounds_of = view.backend.log.bounds_of(definition.storage_topic(view.topic, storage))
         for number, bounds in enumerate(bounds_of):
             mark = progress[Partition(view.topic, storage, number)].mark

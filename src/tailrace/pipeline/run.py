@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Final
 
 from tailrace.backend.embedded import EmbeddedBackend
@@ -24,7 +25,7 @@ from tailrace.pipeline.registry import hold_name, register
 from tailrace.pipeline.writing import WriterRun
 from tailrace.source.reader import Until
 from tailrace.source.run import SourceRun
-from tailrace.topic.consumers import low_water
+from tailrace.topic.consumers import low_mark
 from tailrace.topic.topic import Topic
 
 _log = logging.getLogger(__name__)
@@ -260,13 +261,11 @@ class PipelineRun:
         """Now and then drop what every writer has, for as long as the run lasts."""
         backend = self.hub.backend
         while not self._over.wait(COMPACT_EVERY_S) and isinstance(backend, EmbeddedBackend):
-            for partition in self._log_ends():
-                low = low_water(backend, partition)
-                try:
-                    if low is not None:
-                        backend.compact(partition, low.mark)
-                except Error as error:
-                    _log.warning("%s could not be compacted: %s", partition, error)
+            try:
+                for partition in self._log_ends():
+                    backend.compact(partition, partial(low_mark, backend, partition))
+            except Error as error:
+                _log.warning("%s could not be compacted: %s", self.definition.commit_log, error)
 
     def _limit(self) -> Mapping[Partition, int] | None:
         """Where writers end, once that is known."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tailrace.errors import Fenced
 from tailrace.pipeline.deliver import Covered, is_of_the_sink, told
 from tailrace.pipeline.engine import Assignment
 from tailrace.pipeline.plan import Part, Plan, united
@@ -78,7 +79,7 @@ def _deliver(
     for record in records:
         error = _write(session, record)
         if error is not None:
-            tally.refused = record.offsets.start, error
+            tally.refused = record.offsets.end - 1, error
             return
         tally.delivered.append(record.offsets)
         tally.rows += len(record.rows)
@@ -90,12 +91,12 @@ def _deliver(
 def _write(session: WriterSession, covered: Covered) -> str | None:
     """Give one record to a session; what it says against it, if it is to blame.
 
-    Raises what is the sink's trouble.
+    Raises what is the sink's trouble, and `Fenced`.
     """
     try:
         failures = session.write(covered.rows, covered.offsets)
     except Exception as error:
-        if is_of_the_sink(error):
+        if isinstance(error, Fenced) or is_of_the_sink(error):
             raise
         return told(error)
     return failures[0].error if failures else None

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from tailrace.clock import Clock
-from tailrace.errors import Fenced
+from tailrace.errors import Fenced, Sealed
 from tailrace.hub import Hub
 from tailrace.message import Partition
 from tailrace.pipeline.books import Books, Standing, State, WriterName, WriterState
@@ -43,8 +43,6 @@ _log = logging.getLogger(__name__)
 
 _FENCED_MAX: Final = 10
 """So often in a row an operator may intervene; beyond that somebody else drives the same sink."""
-
-_NAMED_MAX: Final = 20
 
 _OPERATOR_S: Final = 5.0
 _OPERATOR_LOOK_S: Final = 0.01
@@ -106,7 +104,8 @@ class WriterRun:
             self._rewind()
             if plan is not None and plan.staged:
                 self._publish(plan, plan.staged, plan.written)
-                plan = None
+                single = plan.kind is PlanKind.SINGLE  # It stays open: there may be more of it.
+                plan = msgspec.structs.replace(plan, staged=(), written=()) if single else None
             self._reconcile()
             resuming = plan is not None and plan.kind is PlanKind.SINGLE
             books.commit(plan=plan, state=self._state(State.RESUMING if resuming else None))
@@ -305,7 +304,13 @@ class WriterRun:
         self.books.skip(where, Offsets(offset, offset + 1))
         target = self._dead.view.target.partition_of(letter.key)
         state = self._state(State.RESUMING, parked=1)
-        self.books.commit(plan=plan, state=state, appends=((target, (letter,)),))
+        try:
+            self.books.commit(plan=plan, state=state, appends=((target, (letter,)),))
+        except Exception as error:
+            self.books.read()  # Without its letter the record is not acknowledged either.
+            if not isinstance(error, Sealed):
+                raise
+            self._dead.view.follow(error)  # The record comes again, and its letter goes there.
 
     def finished_single(self) -> None:
         """All of a plan was delivered one at a time: bulk again."""

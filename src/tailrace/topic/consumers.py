@@ -54,5 +54,11 @@ def low_water(backend: Backend, partition: Partition) -> LowWater | None:
     return min(marks, key=lambda low: low.mark, default=None)
 
 
+def low_mark(backend: Backend, partition: Partition) -> int:
+    """Up to where all consumers of a partition have acknowledged it; 0 when there is none."""
+    low = low_water(backend, partition)
+    return 0 if low is None else low.mark
+
+
 def _key(topic: str, consumer: str) -> str:
     return f"{CONSUMERS}{topic}/{consumer}"

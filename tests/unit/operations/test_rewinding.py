@@ -90,7 +90,7 @@ def test_a_rewind_below_what_compaction_left_is_refused(tmp_path: Path) -> None:
         assert desk.run()
         desk.rows = 6000
         assert desk.run()
-        assert embedded(hub).compact(LOG, 6000).rewritten
+        assert embedded(hub).compact(LOG, lambda: 6000).rewritten
         below = embedded_log(hub).compacted_below(LOG)
         with pytest.raises(InvalidValue, match="compacted"):
             rewind(hub, "lake/crm", str(below - 1))

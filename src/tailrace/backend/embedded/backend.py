@@ -148,11 +148,11 @@ class EmbeddedBackend:
         self._submit(work)
         return work.ranges
 
-    def compact(self, partition: Partition, below: int) -> Compacted:
+    def compact(self, partition: Partition, below: Callable[[], int]) -> Compacted:
         """Of every full segment wholly below an offset, keep the last record of every key.
 
-        Whoever calls it knows that nobody needs the others: see `tailrace.topic.consumers`. `Busy`
-        when another process is at it.
+        `below` is asked again for each, within the commit: it says that nobody needs the others,
+        as `tailrace.topic.consumers.low_mark` does. `Busy` when another process is at it.
         """
         return self._compactor.compact(partition, below)
 

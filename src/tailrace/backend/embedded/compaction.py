@@ -79,8 +79,9 @@ class Compactor:
         self._strays = strays
         self._timeout_s = timeout_s
 
-    def compact(self, partition: Partition, below: int) -> Compacted:
-        """Compact every full segment whose offsets are all below `below`.
+    def compact(self, partition: Partition, below: Callable[[], int]) -> Compacted:
+        """Compact every full segment whose offsets are all below what `below` says, also at the
+        instant of the commit that drops them.
 
         `Busy` when another does it. `CorruptBatch` at the first damaged batch: nothing damaged is
         ever dropped. Segments with nothing to drop, and those before an error, stay as they are.
@@ -90,16 +91,16 @@ class Compactor:
         with self._strays.hold_compaction(place):
             self._strays.remove(place, time.monotonic() + self._timeout_s)
             for info in self._log.segments(partition):
-                if info.active or info.end_offset > below:
+                if info.active or info.end_offset > below():
                     break
                 try:
-                    total = total.plus(self._compact(place, info))
+                    total = total.plus(self._compact(place, info, below))
                 except DiskFull:
                     # By now the reserve is given up, and its room is there for what makes room.
-                    total = total.plus(self._compact(place, info))
+                    total = total.plus(self._compact(place, info, below))
         return total
 
-    def _compact(self, place: Place, info: SegmentInfo) -> Compacted:
+    def _compact(self, place: Place, info: SegmentInfo, below: Callable[[], int]) -> Compacted:
         unchanged = Compacted(1, 0, info.records, info.records, info.bytes, info.bytes)
         extents = self._log.extents(place.partition, info.base, info.end_offset)
         if info.generation or not extents:
@@ -111,7 +112,7 @@ class Compactor:
         segment = Segment(info.log_path.parent, info.base, self._opened().disk, info.generation + 1)
         try:
             written = self._write(extent, survivors, segment)
-            swapped = self._swap(place, info, written)
+            swapped = self._swap(place, info, written, below)
         except OutcomeUnknown:
             raise
         except (Error, OSError) as error:
@@ -119,7 +120,7 @@ class Compactor:
             if isinstance(error, Error):
                 raise
             raise self._publisher.unavailable(error) from error
-        if not swapped:  # deleted meanwhile
+        if not swapped:  # deleted meanwhile, or wanted again
             segment.unlink()
             return unchanged
         parts = self._opened()
@@ -158,13 +159,18 @@ class Compactor:
             segment, last.ordinal + last.records, last.position + last.bytes, index_bytes
         )
 
-    def _swap(self, place: Place, info: SegmentInfo, written: _Written) -> bool:
-        """Make the row of the segment name the new files; False when it is no more."""
+    def _swap(
+        self, place: Place, info: SegmentInfo, written: _Written, below: Callable[[], int]
+    ) -> bool:
+        """Make the row of the segment name the new files; False when it is no more, or somebody
+        needs its records again."""
         partition, number = place
         generation = written.segment.generation
         row = (number, info.base)
 
         def make(writer: apsw.Connection) -> None:
+            if info.end_offset > below():  # Nobody else can commit now.
+                raise _Gone
             writer.execute(
                 "UPDATE segments SET generation = ?, records = ?, bytes = ?, index_bytes = ?"
                 " WHERE partition = ? AND base = ? AND generation = ?",
@@ -200,4 +206,4 @@ class Compactor:
 
 
 class _Gone(Exception):
-    """The segment is no longer as it was: its topic was deleted."""
+    """The segment is no longer as it was: its topic was deleted, or it is needed again."""
