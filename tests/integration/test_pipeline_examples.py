@@ -141,3 +141,24 @@ def test_records_that_sql_handles_are_resumed_one_at_a_time_too(
         bench.run()
         assert deliveries(sink)[3:] == [[4], [5]]
         assert bench.mark == 6
+
+
+def test_a_record_that_a_function_before_sql_refuses_is_parked_alone(
+    spark: SparkSession, tmp_path: Path, sink: Path
+) -> None:
+    sink.mkdir()
+    with tailrace.open(tmp_path / "hub") as hub:
+        bench = Bench(hub, drivers_on(spark), RecordingWriter(str(sink)))
+        bench.append("A" * 6)
+        functions = [fn.python(_fails_at_two), fn.sql("n", "n <> 4", schema="n BIGINT")]
+        bench.options = {"functions": functions, "on_error": "park"}
+        assert not bench.run().failed
+        assert sorted(offset for call in deliveries(sink) for offset in call) == [0, 1, 3, 5]
+        assert [letter.data for letter in bench.dead_letters()] == [b'{"n":2}']
+        assert bench.mark == 6
+
+
+def _fails_at_two(document: dict[str, Any]) -> dict[str, Any]:
+    if document["n"] == 2:
+        raise ValueError("two")
+    return document

@@ -22,10 +22,11 @@ from tailrace.pipeline.deliver import Report, covered, make_attempt
 from tailrace.pipeline.engine import ATTEMPTS_A_ROUND, Work
 from tailrace.pipeline.namespace import NamespaceFilter
 from tailrace.pipeline.plan import Part
-from tailrace.pipeline.rows import Rows
+from tailrace.pipeline.rows import RowError, Rows
 from tailrace.pipeline.writer import Attempt, Offsets
 from tailrace.spark.hubs import hub_at
 from tailrace.spark.ranges import Range, read_range
+from tailrace.spark.tasks import settle
 
 COLUMNS = {
     "offset": ("BIGINT", pa.int64()),
@@ -36,8 +37,10 @@ COLUMNS = {
     "headers": ("MAP<STRING, BINARY>", pa.map_(pa.string(), pa.binary())),
     "value": ("BINARY", pa.binary()),
     "applies": ("BOOLEAN", pa.bool_()),
+    "error": ("STRING", pa.string()),
 }
-"""Records between two steps in Spark; `applies` says whether the next Spark SQL is for them."""
+"""Records between two steps in Spark; `applies` says whether the next Spark SQL is for them. A row
+with an `error` stands for a record that a function refused, and ends what comes."""
 
 PREFIX = "tailrace_"
 """Begins the names of these columns, so that fields of documents may have any name."""
@@ -83,7 +86,7 @@ def write_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Write rows that come from Spark SQL, through what is left of the chain; the report."""
     task = _own_task(job)
-    yield _reported(_attempt(job, task, chain, lambda: whole_records(map(_records, batches))))
+    yield _reported(_attempt(job, task, chain, lambda: whole_records(_records(batches))))
 
 
 def read(
@@ -92,19 +95,42 @@ def read(
     """The rows of this task's part as they come out of a chain, for Spark SQL to go on with."""
     for _ in batches:
         task = _own_task(job)
-        for rows, _ in covered(read_range(task.range), task.part.offsets, task.done):
-            yield _rows(chain.apply(rows), following)
+        records = covered(read_range(task.range), task.part.offsets, task.done)
+        yield from _through(chain, (rows for rows, _ in records), following)
 
 
 def transform(
     batches: Iterator[pa.RecordBatch], chain: Chain, following: NamespaceFilter
 ) -> Iterator[pa.RecordBatch]:
     """Rows from one Spark SQL to the next, through the functions between."""
-    for batch in batches:
-        yield _rows(chain.apply(Rows(_records(batch))), following)
+    yield from _through(chain, map(Rows, whole_records(_records(batches))), following)
+
+
+def _through(
+    chain: Chain, given: Iterable[Rows], following: NamespaceFilter
+) -> Iterator[pa.RecordBatch]:
+    """Rows as they come out of a chain, up to the first that it cannot handle, which is named."""
+    try:
+        for rows in given:
+            try:
+                yield _rows(chain.apply(rows), following)
+            except RowError as refused:
+                before = [offset < refused.offset for offset in rows.offsets]
+                yield _rows(chain.apply(rows.where(before)), following)
+                raise
+    except RowError as refused:
+        yield _refusal(refused)
+
+
+def _refusal(refused: RowError) -> pa.RecordBatch:
+    fields = {"offset": refused.offset, "timestamp": 0, "mode": 0, "op": 0, "value": b""}
+    row = {PREFIX + name: value for name, value in fields.items()}
+    row |= {PREFIX + "applies": False, PREFIX + "error": refused.reason}
+    return pa.RecordBatch.from_pylist([row], schema=_ARROW)
 
 
 def _own_task(job: Job) -> Task:
+    settle()
     context = TaskContext.get()
     assert context is not None
     return job.tasks[context.partitionId()]
@@ -142,11 +168,24 @@ def _rows(rows: Rows, following: NamespaceFilter) -> pa.RecordBatch:
     columns = [records["offset"], records["timestamp"].view(pa.int64())]
     columns += [records[name].cast(pa.int32()) for name in ("mode", "op")]
     columns += [records[name] for name in ("key", "headers", "value")]
-    return pa.RecordBatch.from_arrays([*columns, pa.array(applies)], schema=_ARROW)
+    columns += [pa.array(applies), pa.nulls(len(rows), pa.string())]
+    return pa.RecordBatch.from_arrays(columns, schema=_ARROW)
 
 
-def _records(batch: pa.RecordBatch) -> pa.RecordBatch:
-    offset, timestamp, mode, op, key, headers, value, _ = batch.columns
+def _records(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows between two steps as records; `RowError` at one that stands for a refused record."""
+    for batch in batches:
+        refused = batch.num_rows
+        if batch[PREFIX + "error"].null_count < batch.num_rows:
+            refused = batch[PREFIX + "error"].is_valid().index(True).as_py()
+        yield _as_records(batch.slice(0, refused))
+        if refused < batch.num_rows:
+            offset, reason = batch[PREFIX + "offset"][refused], batch[PREFIX + "error"][refused]
+            raise RowError(offset.as_py(), reason.as_py())
+
+
+def _as_records(batch: pa.RecordBatch) -> pa.RecordBatch:
+    offset, timestamp, mode, op, key, headers, value = batch.columns[: len(SCHEMA)]
     columns = [offset, timestamp.view(SCHEMA.field("timestamp").type)]
     columns += [mode.cast(pa.uint8()), op.cast(pa.uint8())]
     for name, column in (("key", key), ("headers", headers), ("value", value)):
@@ -154,9 +193,10 @@ def _records(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-def records_of_rows(table: pa.Table) -> list[pa.RecordBatch]:
-    """Rows as Spark gives them back to the driver, as records."""
-    return list(whole_records(map(_records, table.to_batches())))
+def records_of_rows(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Rows as Spark gives them back to the driver, as records; `RowError` at one that was
+    refused."""
+    return whole_records(_records(table.to_batches()))
 
 
 def whole_records(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

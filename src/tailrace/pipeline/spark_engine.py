@@ -155,11 +155,13 @@ class SparkEngine:
 
 
 def _columns(frame: DataFrame) -> DataFrame:
-    """Rows under the names that a record's columns have everywhere."""
+    """Rows under the names that a record's columns have everywhere; a refused one is an error."""
     from pyspark.sql import functions as f
 
-    named = frame.select(*(f.col(PREFIX + name).alias(name) for name in COLUMNS))
-    return named.withColumn("timestamp", f.timestamp_millis("timestamp")).drop("applies")
+    error = f.col(PREFIX + "error")
+    checked = frame.where(f.when(error.isNull(), True).otherwise(f.raise_error(error)))
+    named = checked.select(*(f.col(PREFIX + name).alias(name) for name in COLUMNS))
+    return named.withColumn("timestamp", f.timestamp_millis("timestamp")).drop("applies", "error")
 
 
 def _steps(chain: Chain) -> list[tuple[Chain, Sql | None]]:
