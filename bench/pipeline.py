@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
@@ -110,10 +110,10 @@ def _one_at_a_time(directory: Path, timer: Timer) -> int:
 
 
 def _run(
-    hub: tailrace.Hub, driver_of: DriverOf, writer: Writer, options: dict[str, object]
+    hub: tailrace.Hub, driver_of: DriverOf, writer: Writer, options: dict[str, Any]
 ) -> WriterRun:
     """A writer over the commit log, ready to be drained."""
-    definition = writer_definition("out", writer, pipeline="lake", **options)  # type: ignore[arg-type]
+    definition = writer_definition("out", writer, pipeline="lake", **options)
     pipeline = PipelineDefinition(name="lake", reader=Reader(), writers=(definition,))
     engine = driver_of(hub, pipeline, definition).engine
     run = WriterRun(hub, pipeline, definition, engine, SystemClock())

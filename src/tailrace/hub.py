@@ -15,6 +15,7 @@ from tailrace.errors import Conflict, Error, InvalidValue, TopicExists, UnknownT
 from tailrace.payload import Payload
 from tailrace.settings import HubSettings, load
 from tailrace.topic.composite import check_name, creation, first_definition
+from tailrace.topic.consumers import consumers, forget
 from tailrace.topic.dedup import dedup_tables
 from tailrace.topic.producer import close_producers
 from tailrace.topic.producer_name import producers_table
@@ -154,6 +155,8 @@ class Hub:
         if stored is None:
             raise UnknownTopic(name, self.backend.name, self.topics())
         definition = View(self.backend, name, stored).delete()
+        for consumer in consumers(self.backend.store, name):
+            forget(self.backend.store, name, consumer)
         for table in (
             producers_table(name, definition.identity),
             *dedup_tables(name, definition.identity),

@@ -10,7 +10,7 @@ import pytest
 import tailrace
 from tailrace import Pipeline, readers, writers
 from tailrace import functions as fn
-from tailrace.pipeline.dead_letters import POSITION, WRITER
+from tailrace.source.headers import POSITION, WRITER
 from tests.evidence import RecordEvidence
 from tests.pipelines.counting import CountingReader
 from tests.scale import count

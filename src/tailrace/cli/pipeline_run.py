@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
 import threading
 import time
-from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from tailrace.amount import format_amount
 from tailrace.cli.command import verb
 from tailrace.cli.session import ExitStatus, Session
+from tailrace.cli.signals import Signals
 from tailrace.cli.tables import table
 
 if TYPE_CHECKING:
@@ -72,31 +71,6 @@ def run(session: Session, file: str, once: bool, master: str | None, verbose: bo
             _stop_spark()
     if ending is Ending.FAILED:
         raise click.exceptions.Exit(ExitStatus.ERROR)
-
-
-class Signals:
-    """Counts Ctrl-C and SIGTERM. The handler does nothing else, so it disturbs no lock."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._before: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> Self:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._note)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _note(self, _number: int, _frame: FrameType | None) -> None:
-        self.count += 1
 
 
 class _Running:

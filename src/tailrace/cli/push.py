@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Iterable, Iterator
-from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
@@ -15,6 +13,7 @@ from tailrace.cli.arguments import topic_argument
 from tailrace.cli.command import verb
 from tailrace.cli.progress import progress
 from tailrace.cli.session import ExitStatus, Output, Session, as_json
+from tailrace.cli.signals import Signals
 from tailrace.errors import MessageTooLarge
 
 if TYPE_CHECKING:
@@ -23,38 +22,22 @@ if TYPE_CHECKING:
 _READ_BYTES = 1 << 16
 
 
-class StopSignal:
+class StopSignal(Signals):
     """Ctrl-C and SIGTERM: the first ends the reading of input, and what was read is stored."""
 
     def __init__(self) -> None:
+        super().__init__(self._stop)
         self._waiting = False
-        self._stopped = False
-        self._before: dict[signal.Signals, Any] = {}
 
-    def __enter__(self) -> Self:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._stop)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _stop(self, _number: int, _frame: FrameType | None) -> None:
-        again, self._stopped = self._stopped, True
-        if self._waiting or again:
+    def _stop(self) -> None:
+        if self._waiting or self.count > 1:
             raise KeyboardInterrupt
 
     def read(self, stream: BinaryIO) -> bytes:
         """What the stream has now; waits for it. `KeyboardInterrupt` once stopped."""
         self._waiting = True
         try:
-            if self._stopped:
+            if self.count:
                 raise KeyboardInterrupt
             return stream.read1(_READ_BYTES)  # type: ignore[attr-defined, no-any-return]
         finally:

@@ -24,7 +24,8 @@ from tailrace.operations.letters import (
     resolved,
 )
 from tailrace.operations.registered import commit_log
-from tailrace.pipeline.dead_letters import POSITION, redelivery
+from tailrace.pipeline.dead_letters import redelivery
+from tailrace.source.headers import POSITION
 from tailrace.topic.topic import Topic
 from tailrace.topic.view import commit_following
 

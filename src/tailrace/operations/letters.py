@@ -19,8 +19,9 @@ from tailrace.log.record import Record
 from tailrace.message import Mode, Op, Partition
 from tailrace.operations.message_view import Form, shown_value, text_of
 from tailrace.operations.registered import dead_letter_topic, find_pipeline, find_writer
-from tailrace.pipeline.dead_letters import ERROR, OWN, POSITION, READER, WHERE, WRITER, resolved_by
+from tailrace.pipeline.dead_letters import resolved_by
 from tailrace.pipeline.registry import RegisteredPipeline
+from tailrace.source.headers import ERROR, OF_DEAD_LETTERS, POSITION, READER, WHERE, WRITER
 from tailrace.topic.ledger import Progress
 from tailrace.topic.reading import batches_within
 from tailrace.topic.topic import Topic
@@ -219,7 +220,7 @@ def view_letter(letter: WaitingLetter) -> DeadLetter:
     """A letter as people look at it."""
     record = letter.record
     form, value = shown_value(record.value, Form.JSON)
-    headers = {k: text_of(v) for k, v in letter.headers.items() if k not in OWN}
+    headers = {k: text_of(v) for k, v in letter.headers.items() if k not in OF_DEAD_LETTERS}
     return DeadLetter(
         position=letter.position,
         consumer=letter.consumer,

@@ -148,6 +148,8 @@ class Books:
         self.standings: dict[Partition, Standing] = {}
         self._log: str | None = None
         self._log_saved = False
+        self.is_new = True
+        """Whether nothing was stored of this writer when the books were read."""
         self._obsolete: dict[TableKey, bytes | None] = {}
 
     def take(self) -> None:
@@ -166,6 +168,7 @@ class Books:
         log = self.backend.table.get(*self.name.key(_LOG))
         self._log = None if log is None else log.decode()
         self._log_saved = log is not None
+        self.is_new = log is None
         self._obsolete = {}
         self.find_partitions()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,7 @@ from tailrace.pipeline.function import Function
 from tailrace.pipeline.namespace import ALL, NamespaceFilter
 from tailrace.pipeline.rows import Rows
 from tailrace.pipeline.sql import Sql
-
-FOR_HEADER: Final = "tailrace.for"
-"""The header of a record that is meant for one writer alone: its value is the full name."""
+from tailrace.source.headers import FOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +24,7 @@ class Chain:
 
     `namespace` is matched with the original namespace, before any function. Control records (mode
     Complete, op Command or Noop) pass the functions untouched, and reach the writer only with
-    `controls`. `writer` is its full name, ``lake/crm``: records whose header `FOR_HEADER` names
+    `controls`. `writer` is its full name, ``lake/crm``: records whose header `FOR` names
     another one are dropped. With `columns`, functions work on columns where all of them can, which
     is several times faster; null and absent fields are then the same.
     """
@@ -84,7 +82,7 @@ class Chain:
     def _mine(self, headers: pa.Array[Any]) -> npt.NDArray[np.bool_] | None:
         if not self.writer or headers.null_count == len(headers):
             return None
-        named = pc.map_lookup(headers, query_key=pa.scalar(FOR_HEADER), occurrence="first")
+        named = pc.map_lookup(headers, query_key=pa.scalar(FOR), occurrence="first")
         mine = pc.fill_null(pc.equal(named, pa.scalar(self.writer.encode())), True)
         mask: npt.NDArray[np.bool_] = mine.to_numpy(zero_copy_only=False)
         return mask

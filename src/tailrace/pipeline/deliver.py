@@ -6,7 +6,7 @@ The same on an executor of Spark and in the driver.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -24,6 +24,8 @@ from tailrace.pipeline.writer import (
     Writer,
     WriterSession,
 )
+
+_TOLD_CHARACTERS_MAX: Final = 1000
 
 
 class Covered(NamedTuple):
@@ -64,8 +66,8 @@ def is_of_the_sink(error: Exception) -> bool:
 
 
 def told(error: Exception) -> str:
-    """An error in a line."""
-    text = " ".join(str(error).split())
+    """An error in a line, and not a very long one."""
+    text = " ".join(str(error).split())[:_TOLD_CHARACTERS_MAX]
     return text if isinstance(error, RowError) else f"{type(error).__name__}: {text}"
 
 

@@ -15,7 +15,7 @@ from tailrace.pipeline.writing import WriterRun
 
 Limit: TypeAlias = "Callable[[], Mapping[Partition, int] | None]"
 
-LOOK_S: Final = 0.5
+LOOK_S: Final = 0.25
 """How long a writer waits at most before it looks for operators and for the end."""
 
 

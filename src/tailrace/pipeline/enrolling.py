@@ -9,7 +9,7 @@ from tailrace.message import Partition
 from tailrace.pipeline.books import Books
 from tailrace.pipeline.definition import Start, WriterDefinition
 from tailrace.pipeline.writer import Offsets
-from tailrace.topic.consumers import consumers, register
+from tailrace.topic.consumers import consumers, forget, register
 
 
 def enrol(books: Books, definition: WriterDefinition) -> None:
@@ -22,22 +22,34 @@ def enrol(books: Books, definition: WriterDefinition) -> None:
     if str(books.name) in consumers(store, topic):
         return
     books.take()
-    for partition in books.progress:
-        if definition.start is Start.LATEST:
-            end = books.backend.log.bounds(partition).end
-            books.skip(partition, Offsets(0, end))
-        else:
-            _check_whole(books.backend.log, partition, definition.name)
-    books.commit(plan=books.plan)
+    if definition.start is Start.LATEST:
+        if books.is_new:
+            _skip_all(books)
+        register(store, topic, str(books.name))
+        return
+    # First of all nothing more may be compacted.
     register(store, topic, str(books.name))
+    try:
+        for partition in books.progress:
+            _check_whole(books.backend.log, partition, definition.name)
+    except ConfigError:
+        forget(store, topic, str(books.name))
+        raise
+
+
+def _skip_all(books: Books) -> None:
+    for partition in books.progress:
+        end = books.backend.log.bounds(partition).end
+        books.skip(partition, Offsets(0, end))
+    books.commit(plan=books.plan)
 
 
 def _check_whole(log: Log, partition: Partition, writer: str) -> None:
     if not isinstance(log, EmbeddedLog):
         return
-    compacted = [segment for segment in log.segments(partition) if segment.generation]
-    if compacted:
-        whole_from, end = compacted[-1].end_offset, log.bounds(partition).end
+    whole_from = log.compacted_below(partition)
+    if whole_from:
+        end = log.bounds(partition).end
         raise ConfigError(
             f"writer.{writer}.start: records of {partition} before {whole_from:,} were compacted",
             f"it is whole from {whole_from:,} to {end:,}",

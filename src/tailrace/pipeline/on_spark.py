@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from tailrace.hub import Hub
 from tailrace.pipeline.definition import Engine, PipelineDefinition, WriterDefinition
 from tailrace.pipeline.driving import (
+    LOOK_S,
     DirectDriver,
     Driver,
     DriverOf,
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _log = logging.getLogger(__name__)
-
-LOOK_S: Final = 0.25
-"""How long a writer waits at most before it looks for operators and for the end."""
 
 PATIENCE_S: Final = 2.0
 """How long a writer that is behind waits for its query before it goes on without."""

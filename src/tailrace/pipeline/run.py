@@ -1,4 +1,8 @@
-"""Running a pipeline: one thread reads, one drives each writer, and a failure stops nobody else."""
+"""Running a pipeline: one thread reads, one drives each writer.
+
+A writer that fails stops no other; a reader that fails ends the run, once the writers have finished
+what is under way.
+"""
 
 from __future__ import annotations
 
@@ -230,8 +234,18 @@ class PipelineRun:
                 self._held_by = pressure.held_by(behind, source.rows, source.bytes)
                 look_at = self._clock.monotonic() + IDLE_S
                 look_at_bytes = source.bytes + self.definition.log_bytes_max // 10
-            if self._held_by is not None or not source.step():
+            if self._held_by is not None or not self._step(source):
                 self._stop.wait(IDLE_S / 5)
+
+    def _step(self, source: SourceRun) -> bool:
+        """Store a batch, if there is one and the hub can take it now."""
+        try:
+            return source.step()
+        except Error as error:
+            if not error.retryable:
+                raise
+            _log.warning("the reader of %s tries again: %s", self.definition.name, error)
+            return False
 
     def _waits_for(self, writer: WriterRun) -> bool:
         """Whether a slow writer may hold the reader up: not one that nobody will help in time."""

@@ -7,6 +7,7 @@ cannot both move it.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import threading
@@ -22,7 +23,7 @@ from tailrace.message import Partition
 from tailrace.pipeline.books import Books, Standing, State, WriterName, WriterState
 from tailrace.pipeline.dead_letters import dead_letter
 from tailrace.pipeline.definition import OnError, PipelineDefinition, WriterDefinition
-from tailrace.pipeline.deliver import Report
+from tailrace.pipeline.deliver import Report, told
 from tailrace.pipeline.engine import Assignment, PlanEngine, Work
 from tailrace.pipeline.enrolling import enrol
 from tailrace.pipeline.plan import (
@@ -34,6 +35,7 @@ from tailrace.pipeline.plan import (
     next_parts,
     open_streams,
 )
+from tailrace.pipeline.reconciling import forget_rewound, reconcile
 from tailrace.pipeline.single import deliver_singly
 from tailrace.pipeline.trouble import Trouble, trouble_of
 from tailrace.pipeline.writer import Offsets, Staged
@@ -101,12 +103,12 @@ class WriterRun:
             books.take()
             plan = books.plan
             writer.begin(str(self.name), None if plan is None else plan.id)
-            self._rewind()
+            forget_rewound(books, writer, self.hub)
             if plan is not None and plan.staged:
                 self._publish(plan, plan.staged, plan.written)
                 single = plan.kind is PlanKind.SINGLE  # It stays open: there may be more of it.
                 plan = msgspec.structs.replace(plan, staged=(), written=()) if single else None
-            self._reconcile()
+            reconcile(books, writer, self.hub)
             resuming = plan is not None and plan.kind is PlanKind.SINGLE
             books.commit(plan=plan, state=self._state(State.RESUMING if resuming else None))
 
@@ -119,29 +121,6 @@ class WriterRun:
         while self.hub.backend.holder(self.name.operator) is not None:
             if self.clock.monotonic() >= deadline or self.stopping.wait(_OPERATOR_LOOK_S):
                 return
-
-    def _rewind(self) -> None:
-        rewind = self.books.rewind
-        if rewind is None:
-            return
-        for text, offset in rewind.offsets.items():
-            stream = self._stream(Partition.parse(text))
-            self.definition.writer.forget(str(self.name), stream, offset, self.hub)
-        self.books.rewound()
-
-    def _reconcile(self) -> None:
-        """What the sink says it holds is acknowledged; and where it keeps a record, nothing else
-        is but what it was never to be given."""
-        writer = self.definition.writer
-        for partition, progress in self.books.progress.items():
-            held = writer.applied(str(self.name), self._stream(partition), self.hub)
-            if held is None:
-                continue
-            if writer.keeps_record:
-                progress.reset(0)
-                progress.merge(self.books.skipped[partition])
-            for offsets in held:
-                progress.ack(*offsets)
 
     def overtaken(self) -> bool:
         """Whether an operator intervened since `begin`."""
@@ -171,7 +150,7 @@ class WriterRun:
     def fail(self, error: Exception) -> None:
         """Stop here: something went wrong that no record is to blame for."""
         _log.warning("writer %s failed", self.name, exc_info=error)
-        trouble = Trouble(f"{type(error).__name__}: {error}")
+        trouble = Trouble(told(error))
         with self._mutex:
             try:
                 self.books.commit(plan=self.books.plan, state=self._failed(trouble))
@@ -180,8 +159,8 @@ class WriterRun:
 
     def end(self) -> None:
         """Say in the hub that it is no longer driven."""
-        with self._mutex:
-            if not self.failed and not self.books.overtaken():
+        with self._mutex, contextlib.suppress(Fenced):
+            if not self.failed:
                 self.books.commit(plan=self.books.plan, state=self._state(State.STOPPED))
 
     def behind(self, ends: Mapping[Partition, int]) -> int:
@@ -326,7 +305,3 @@ class WriterRun:
         return msgspec.structs.replace(
             self._state(State.FAILED, rows), error=trouble.error, position=trouble.position
         )
-
-    def _stream(self, partition: Partition) -> str:
-        identity = self._log.view.definition.identity
-        return f"{identity}/{partition.storage}.{partition.number}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
@@ -12,19 +12,12 @@ from tailrace.log.columns import encode, records_of, split
 from tailrace.log.record import Encoded, Record, header_block
 from tailrace.log.vectors import row_lengths
 from tailrace.message import Mode, Op, Partition, Position, Range
+from tailrace.source.headers import CUT, ERROR, READER, WHERE, error_text
 from tailrace.source.reader import BadRecord, Batch
 from tailrace.source.split_state import checksum
 from tailrace.topic.target import Target
 from tailrace.topic.topic import Topic
 from tailrace.topic.view import View
-
-ERROR_HEADER: Final = "tailrace.error"
-WHERE_HEADER: Final = "tailrace.where"
-READER_HEADER: Final = "tailrace.reader"
-CUT_HEADER: Final = "tailrace.cut"
-"""How many bytes the value had, where it was too long to be kept whole."""
-
-_ERROR_CHARACTERS_MAX: Final = 1000
 
 
 class Outlet:
@@ -57,13 +50,13 @@ class Outlet:
     def letter(self, bad: BadRecord, now_ms: int) -> Record:
         """What the dead letters get: the value as far as it fits, and what was wrong with it."""
         headers = {
-            ERROR_HEADER: bad.error[:_ERROR_CHARACTERS_MAX].encode("utf-8", "backslashreplace"),
-            WHERE_HEADER: bad.where.encode("utf-8", "backslashreplace"),
-            READER_HEADER: self.source.encode(),
+            ERROR: error_text(bad.error),
+            WHERE: bad.where.encode("utf-8", "backslashreplace"),
+            READER: self.source.encode(),
         }
         value = bad.value
         if len(value) + len(header_block(headers)) > self.letter_bytes_max:
-            headers[CUT_HEADER] = str(len(value)).encode()
+            headers[CUT] = str(len(value)).encode()
             value = value[: max(0, self.letter_bytes_max - len(header_block(headers)))]
         return Record(0, now_ms, Mode.COPY, Op.INSERT, bad.namespace.encode(), headers, value)
 

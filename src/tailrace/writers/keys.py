@@ -15,7 +15,7 @@ from tailrace.errors import InvalidValue
 from tailrace.log.schema import HEADERS
 from tailrace.pipeline.chain import control_mask
 from tailrace.pipeline.rows import Document, Rows
-from tailrace.writers.sql_changes import IDENTITY
+from tailrace.source.headers import IDENTITY
 
 NAMESPACE_HEADER: Final = "namespace"
 """The header that has the namespace of a record whose key is another."""

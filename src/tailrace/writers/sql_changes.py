@@ -17,10 +17,8 @@ import pyarrow.compute as pc
 
 from tailrace.message import Op
 from tailrace.pipeline.rows import Document, RowError, Rows
+from tailrace.source.headers import IDENTITY
 from tailrace.writers.sql_names import TableName, shown
-
-IDENTITY: Final = "identity"
-"""The header in which readers give the identity of a row: a JSON object, before the change."""
 
 Identity: TypeAlias = "tuple[Any, ...]"
 _SCALARS: Final = frozenset({str, int, float, bool})

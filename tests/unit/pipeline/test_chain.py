@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from tailrace import functions as fn
 from tailrace.errors import ConfigError
 from tailrace.message import Mode, Op
-from tailrace.pipeline.chain import FOR_HEADER, Chain
+from tailrace.pipeline.chain import Chain
 from tailrace.pipeline.namespace import ALL, NamespaceFilter
 from tailrace.pipeline.rows import RowError, Rows
+from tailrace.source.headers import FOR
 from tests.unit.pipeline.rowing import record, rows, rows_of, values
 
 USERS = NamespaceFilter.parse("users")
@@ -100,7 +101,7 @@ def test_documents_beside_control_records_that_are_no_json_are_changed_alone() -
 
 
 def test_records_for_another_writer_are_dropped() -> None:
-    headers = [None, {FOR_HEADER: b"lake/crm"}, {FOR_HEADER: b"lake/files"}, {"a": b"b"}]
+    headers = [None, {FOR: b"lake/crm"}, {FOR: b"lake/files"}, {"a": b"b"}]
     given = rows_of(*(record(i, {}, headers=each) for i, each in enumerate(headers)))
     assert Chain(writer="lake/crm").apply(given).offsets == [0, 1, 3]
     assert Chain(writer="lake/files").apply(given).offsets == [0, 2, 3]
