@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -18,7 +19,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "tailrace-tests",
         master="local[2,4]",
         log_file=tmp_path_factory.mktemp("spark") / "spark.log",
-        options={"spark.sql.shuffle.partitions": "2"},
+        options={
+            "spark.sql.shuffle.partitions": "2",
+            # Writers of tests are sent by name, and a worker may begin in any directory.
+            "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),
+        },
     )
     yield session
     session.stop()

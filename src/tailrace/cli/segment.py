@@ -159,7 +159,7 @@ def _verification_text(found: Verification) -> str:
 @asks
 @click.pass_obj
 def compact(session: Session, where: str | None, yes: bool, dry_run: bool) -> None:
-    """Of each full segment that is consumed, keep the last message of every key.
+    """Drop consumed messages but the last of every key.
 
     Segments count as consumed up to where the slowest registered consumer of the topic, such as a
     writer of a pipeline, has acknowledged everything. Topics without one are left alone.
