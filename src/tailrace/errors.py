@@ -16,6 +16,7 @@
     ├── EncodeError (TypeError)             a value that is not the topic's type
     ├── DecodeError (ValueError)            bytes that are not the topic's type
     ├── ConfigError (ValueError)            a setting, a file or an environment variable
+    ├── NothingToRead (LookupError)         a source that is in order, and empty so far
     ├── PipelineFailed (RuntimeError)       a reader or writers of a pipeline could not go on
     ├── IncompatibleHub (RuntimeError)      a hub this version or this machine cannot open
     └── BackendUnavailable (TimeoutError)   the storage did not answer in time   · retryable
@@ -51,6 +52,7 @@ __all__ = [
     "InvalidName",
     "InvalidValue",
     "MessageTooLarge",
+    "NothingToRead",
     "OutOfRange",
     "OutcomeUnknown",
     "PipelineFailed",
@@ -270,6 +272,10 @@ class DecodeError(Error, ValueError):
 
 class ConfigError(Error, ValueError):
     """A setting that is unknown or does not parse; names the file or variable it came from."""
+
+
+class NothingToRead(Error, LookupError):
+    """A source is in order and has nothing to read yet: a pipeline may run and wait for it."""
 
 
 class PipelineFailed(Error, RuntimeError):

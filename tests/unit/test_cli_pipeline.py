@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tailrace
+from tailrace.pipeline.reader_failure import ReaderFailure, store_failure
 from tests.cli import CommandLine
+from tests.pipelines.recording import set_bad
 from tests.unit.operations.desk import Desk
 
 
@@ -45,6 +48,7 @@ def test_status_at_3_am_names_the_failed_writer_and_the_command_that_explains(
     assert shown[0] == "NOT WELL"
     assert shown[1].startswith("  writer lake/crm  FAILED ")
     assert "at lake.commits/0.0@14, 2 behind  tailrace explain lake/crm" in shown[1]
+    assert shown[-1].startswith("otherwise well: ")
     assert ", 1 pipeline, " in shown[-1]
     found = cli.json("status", status=4)
     assert (found["well"], found["pipelines"]) == (False, 1)
@@ -150,6 +154,8 @@ def test_the_log_is_printed_with_offset_time_mode_op_namespace_and_value(
     assert cli.run("pipeline", "log", "lake", "--namespace", "B").stdout == ""
     cli.run("pipeline", "log", "lake", "--namespace", "/(/", status=2)
     cli.run("pipeline", "log", "lake", "--from", "20", status=1)
+    told = cli.run("pipeline", "log", "lake", "--from", "4", "--to", "3", status=2).stderr
+    assert "lake.commits/0.0@4 or one behind it" in told
 
 
 def test_dead_letters_make_a_round_trip(cli: CommandLine) -> None:
@@ -170,6 +176,9 @@ def test_dead_letters_make_a_round_trip(cli: CommandLine) -> None:
     desk = run(cli)
     assert desk.given()[-1] == 16
     assert [entry["command"] for entry in cli.json("audit")] == ["dlq redeliver", "dlq discard"]
+    audited = cli.run("audit").stdout
+    assert "1 dead letter sent again" in audited
+    assert "1 dead letter given up" in audited
     cli.run("dlq", "lake/crm", "redeliver", status=2)
     cli.run("dlq", "lake/crm", "show", status=2)
 
@@ -242,6 +251,7 @@ def test_a_run_ends_when_all_is_delivered_and_says_what_was(cli: CommandLine, fi
     assert (report["ending"], report["last"]["rows_read"]) == ("done", 3)
     (writer,) = report["last"]["writers"]
     assert (writer["name"], writer["rows"], writer["behind"]) == ("lake/files", 3, 0)
+    assert writer["state"] == "done"
     assert report["spark_log"] is None
     (written,) = (file.parent / "out" / "orders").iterdir()
     assert written.read_text() == '{"id":0}\n{"id":1}\n{"id":2}\n'
@@ -266,3 +276,126 @@ def test_a_pipeline_of_a_module_is_run_by_its_name(
     assert report["last"]["rows_read"] == 3
     for wrong in ("lake_module:tailrace", "lake_module:none", "no_module:lake", "none.toml"):
         assert "ConfigError" in cli.run("pipeline", "run", wrong, status=2).stderr
+
+
+def test_a_failed_reader_is_told_by_status_until_it_reads_again(
+    cli: CommandLine, file: Path
+) -> None:
+    cli.run("pipeline", "run", str(file), "--once")
+    with tailrace.open(cli.hub) as hub:
+        store_failure(hub.backend, "lake", ReaderFailure(1_000, "OSError: the cable is out"))
+    shown = cli.run("status", status=4).stdout.splitlines()
+    assert shown[1] == "  reader lake  FAILED 00:00  tailrace pipeline status lake"
+    shown = cli.run("pipeline", "status", "lake").stdout.splitlines()
+    assert shown[1] == "  the reader FAILED at 00:00:01Z: OSError: the cable is out"
+    (view,) = cli.json("pipeline", "status")
+    assert view["reader_error"] == "OSError: the cable is out"
+    cli.run("pipeline", "run", str(file), "--once")
+    assert cli.run("status").stdout.startswith("well: ")
+
+
+def test_a_run_without_source_files_delivers_what_waits_and_says_that_none_matches(
+    cli: CommandLine, file: Path
+) -> None:
+    cli.run("pipeline", "run", str(file), "--once")
+    (file.parent / "in" / "orders.jsonl").unlink()
+    file.write_text(FILE.format(more='[writer.late]\ntype = "file"\npath = "late"'))
+    assert "no file matches" in cli.run("pipeline", "test", str(file), status=2).stderr
+    shown = cli.run("pipeline", "run", str(file), "--once").stdout.splitlines()
+    assert shown[0].startswith("lake DONE")
+    assert shown[1].startswith("reader: no file matches")
+    (written,) = (file.parent / "late" / "orders").iterdir()
+    assert len(written.read_text().splitlines()) == 3
+
+
+def test_a_pipeline_starts_on_an_empty_directory_but_not_on_one_that_is_not_there(
+    cli: CommandLine, file: Path
+) -> None:
+    (file.parent / "in" / "orders.jsonl").unlink()
+    assert cli.json("pipeline", "run", str(file), "--once")["ending"] == "done"
+    (file.parent / "in" / "orders.jsonl").write_text('{"id":1}\n')
+    assert cli.json("pipeline", "run", str(file), "--once")["last"]["rows_read"] == 1
+    (file.parent / "in").rename(file.parent / "elsewhere")
+    told = cli.run("pipeline", "run", str(file), "--once", status=2).stderr
+    assert "which is not there" in told
+
+
+def test_a_run_that_is_refused_leaves_no_hub_behind(cli: CommandLine, file: Path) -> None:
+    (file.parent / "in" / "orders.jsonl").unlink()
+    (file.parent / "in").rmdir()
+    cli.run("pipeline", "run", str(file), "--once", status=2)
+    assert not cli.hub.exists()
+
+
+def test_a_list_of_dead_letters_that_is_cut_says_so(cli: CommandLine) -> None:
+    run(cli, 3, 7, on_error="park")
+    cut = cli.run("dlq", "lake", "list", "-n", "1")
+    assert "7" not in cut.stdout.splitlines()[1].split()[2]
+    assert "more than 1 wait" in cut.stderr
+    assert cli.run("dlq", "lake", "list", "-n", "2").stderr == ""
+
+
+LAKE = """
+import tailrace
+from tests.pipelines.counting import CountingReader
+from tests.pipelines.recording import RecordingWriter
+lake = tailrace.Pipeline("lake", CountingReader(rows={rows}))
+lake.write("crm", RecordingWriter({sink!r}), engine="direct", on_error={on_error!r})
+"""
+
+
+class Module:
+    """A pipeline in a module of its own each time, as a module is imported once."""
+
+    def __init__(self, cli: CommandLine, directory: Path) -> None:
+        self.cli = cli
+        self.directory = directory
+        self._prefix = f"lake_{directory.parent.name}_{directory.name}".replace("-", "_")
+        self._written = 0
+
+    def write(self, rows: int, on_error: str) -> str:
+        """Its name for the command line."""
+        self._written += 1
+        name = f"{self._prefix}_{self._written}"
+        text = LAKE.format(rows=rows, sink=str(self.directory), on_error=on_error)
+        (self.directory / f"{name}.py").write_text(text)
+        return f"{name}:lake"
+
+    def run(self, rows: int, on_error: str) -> Any:
+        return self.cli.json("pipeline", "run", self.write(rows, on_error), "--once")
+
+
+@pytest.fixture
+def module(cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Module:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return Module(cli, tmp_path)
+
+
+def test_parked_records_are_those_of_this_run_and_letters_those_that_wait(module: Module) -> None:
+    set_bad(module.directory, 3)
+    first = module.run(16, "park")
+    assert (first["last"]["writers"][0]["parked"], first["dead_letters"]) == (1, 1)
+    module.cli.run("dlq", "lake", "discard", "0", "--reason", "a test")
+    again = module.run(16, "park")
+    assert (again["last"]["writers"][0]["parked"], again["dead_letters"]) == (0, 0)
+
+
+def test_the_report_of_a_run_says_an_error_once(module: Module) -> None:
+    set_bad(module.directory, 3)
+    shown = module.cli.run("pipeline", "run", module.write(16, "stop"), "--once", status=1).stdout
+    assert shown.count("refused because of 3") == 1
+
+
+def test_a_signal_before_a_run_has_begun_ends_it_with_status_0(module: Module) -> None:
+    name = module.write(16, "stop")
+    with (module.directory / f"{name.partition(':')[0]}.py").open("a") as source:
+        source.write("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\n")
+    stopped = module.cli.run("pipeline", "run", name, "--once")
+    assert "stopped before it had begun" in stopped.stderr
+    assert not module.cli.hub.exists()
+
+
+def test_commands_for_pipelines_without_a_hub_say_what_makes_one(cli: CommandLine) -> None:
+    told = cli.run("pipeline", "status", status=1).stderr
+    assert "tailrace pipeline run FILE" in told

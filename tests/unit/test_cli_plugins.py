@@ -13,6 +13,7 @@ from tailrace.cli.pipeline_init import init
 from tailrace.cli.session import Session
 from tailrace.pipeline.plugins import Kind
 from tailrace.pipeline.toml import load_pipeline
+from tailrace.writers.spark import SparkWriter
 from tests.cli import CommandLine
 from tests.plugins.installing import ACME, install, make_project
 
@@ -143,3 +144,33 @@ def test_init_prints_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.Monk
 )
 def test_init_refuses_what_there_is_not(tmp_path: Path, args: Any) -> None:
     run_init(*args, status=2)
+
+
+def test_the_samples_of_file_writers_go_to_directories_of_their_own(cli: CommandLine) -> None:
+    paths = {
+        name: next(o for o in cli.json("writer", "show", name)["options"] if o["name"] == "path")
+        for name in ("file", "parquet")
+    }
+    assert paths["file"]["example"] != paths["parquet"]["example"]
+
+
+@pytest.mark.parametrize("writer", ["topic", "file", "parquet"])
+def test_a_file_that_init_wrote_runs_once_its_source_is_there(
+    cli: CommandLine, tmp_path: Path, writer: str
+) -> None:
+    file = tmp_path / "lake.toml"
+    run_init("file", writer, str(file))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "orders.jsonl").write_text('{"id":1}\n')
+    file.write_text(file.read_text().replace('#engine = "spark"', 'engine = "direct"', 1))
+    report = cli.json("pipeline", "run", str(file), "--once")
+    assert (report["ending"], report["last"]["rows_read"]) == ("done", 1)
+
+
+@pytest.mark.usefixtures("cli")
+def test_the_sample_of_spark_writes_a_format_that_every_spark_has(tmp_path: Path) -> None:
+    file = tmp_path / "lake.toml"
+    run_init("file", "spark", str(file))
+    (defined,) = load_pipeline(file, {}).writers
+    assert isinstance(defined.writer, SparkWriter)
+    assert (defined.writer.format, list(defined.writer.options)) == ("json", ["path"])

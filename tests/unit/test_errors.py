@@ -29,6 +29,7 @@ SAMPLES = [
     errors.EncodeError("orders takes Order, not dict", "nothing was written"),
     errors.DecodeError("orders/0.1@4", "Order", "Expected `int`"),
     errors.ConfigError("tailrace.toml: unknown setting hub.x"),
+    errors.NothingToRead("no file matches in/*.jsonl"),
     errors.PipelineFailed("lake", ["writer lake/crm: refused"]),
     errors.IncompatibleHub("./data is of format 9", "this version reads 1"),
     errors.BackendUnavailable("no lock after 10s", "held by pid 7"),

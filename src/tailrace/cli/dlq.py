@@ -53,7 +53,10 @@ def list_(session: Session, consumer: str, by: str | None, count: int) -> None:
 
     with session.open_hub() as hub:
         if by is None:
-            session.show(letters.list_letters(hub, consumer, count), _letters_table)
+            found = letters.list_letters(hub, consumer, count + 1)
+            session.show(found[:count], _letters_table)
+            if len(found) > count:
+                click.echo(f"more than {count:,} wait: see others with -n, or --by error", err=True)
         else:
             session.show(letters.group_letters(hub, consumer), _groups_table)
 

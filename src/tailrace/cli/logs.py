@@ -28,12 +28,21 @@ class JsonLines(logging.Formatter):
         return msgspec.json.encode(fields).decode()
 
 
+class OneLine(logging.Formatter):
+    """A record as a line for people: level, message, and what the error says if there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        error = record.exc_info[1] if record.exc_info else None
+        said = "" if error is None else f": {type(error).__name__}: {error}"
+        return f"{record.levelname}: {record.getMessage()}{said}"
+
+
 def log_to_stderr() -> None:
     """Send warnings and worse of Tailrace to this process's stderr. Again does nothing."""
     if _LOGGER.handlers:
         return
     handler = logging.StreamHandler()
-    people = logging.Formatter("%(levelname)s: %(message)s")
-    handler.setFormatter(people if sys.stderr.isatty() else JsonLines())
+    handler.setFormatter(OneLine() if sys.stderr.isatty() else JsonLines())
     _LOGGER.addHandler(handler)
     _LOGGER.propagate = False

@@ -85,6 +85,10 @@ def _status_text(views: list[PipelineView]) -> str:
 def _pipeline_text(view: PipelineView) -> str:
     runs = f"runs: {view.running}" if view.running else "does not run"
     lines = [f"{click.style(view.name, bold=True)}  {runs}; {view.reader} -> {view.commit_log}"]
+    if view.reader_failed is not None:
+        failed = click.style(f"the reader FAILED at {view.reader_failed:%H:%M:%S}Z", fg="red")
+        lines.append(f"  {failed}: {view.reader_error}")
+        lines.append("  see to it, then go on: tailrace pipeline run FILE")
     if view.unreadable:
         letters = format_amount(view.unreadable, "dead letter")
         lines.append(f"  {letters} could not be read: tailrace dlq {view.name} list --by error")

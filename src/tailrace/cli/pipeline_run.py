@@ -7,6 +7,7 @@ import shutil
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -51,16 +52,32 @@ def run(session: Session, file: str, once: bool, master: str | None, verbose: bo
 
     The status is 1 when the reader or a writer failed, 2 when something is wrong before it starts.
     """
-    from tailrace.operations.pipeline_run import Watch, load_definition, rows_so_far
+    signals = Signals(_interrupt)
+    try:
+        with signals:
+            _run(session, signals, file, once, master, verbose)
+    except KeyboardInterrupt:
+        click.echo("stopped before it had begun", err=True)
+
+
+def _run(
+    session: Session, signals: Signals, file: str, once: bool, master: str | None, verbose: bool
+) -> None:
+    """Run it and show how it ended. Until it begins, a signal raises `KeyboardInterrupt`."""
+    from tailrace.operations.pipeline_run import Watch, load_definition, states_so_far
+    from tailrace.pipeline.checking import check
     from tailrace.pipeline.pipeline import MASTER
     from tailrace.pipeline.run import Ending
     from tailrace.source.reader import Until
 
     pipeline = load_definition(file)
+    if not session.has_hub:
+        check(pipeline.definition)  # no hub is made for a pipeline that cannot start
     until = Until.NOW if once else Until.STOPPED
-    with Signals() as signals, session.create_hub() as hub:
+    with session.create_hub() as hub:
         prepared = pipeline.prepare(hub, until=until, master=master or MASTER, verbose=verbose)
-        watch = Watch(hub, prepared, rows_so_far(hub, prepared.definition))
+        watch = Watch(hub, prepared, states_so_far(hub, prepared.definition))
+        signals.noted = _count_only
         running = _Running(prepared, watch, signals)
         try:
             ending = running.wait()
@@ -71,6 +88,14 @@ def run(session: Session, file: str, once: bool, master: str | None, verbose: bo
             _stop_spark()
     if ending is Ending.FAILED:
         raise click.exceptions.Exit(ExitStatus.ERROR)
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def _count_only() -> None:
+    """The running pipeline sees to signals by itself."""
 
 
 class _Running:
@@ -164,12 +189,12 @@ class _Display:
 
 
 def _progress_text(look: RunLook) -> str:
-    if not look.writers:
-        return f"{look.pipeline}: starting, {look.seconds:.0f} s"
+    if look.starting is not None:
+        return f"{look.pipeline}: starting {look.starting}, {look.seconds:.0f} s"
     read = f"{look.pipeline}: {_read_text(look)}"
     if look.held_by is not None:
         read += f"; the reader waits for {look.held_by}"
-    return f"{read}\n{_writers_table(look.writers)}"
+    return f"{read}\n{_writers_table(look.writers, _trouble)}"
 
 
 def _read_text(look: RunLook) -> str:
@@ -177,11 +202,13 @@ def _read_text(look: RunLook) -> str:
     return f"{format_amount(look.rows_read, 'row')} read{unreadable}"
 
 
-def _writers_table(writers: tuple[WriterReport, ...]) -> str:
+def _writers_table(
+    writers: tuple[WriterReport, ...], describe: Callable[[WriterReport], str]
+) -> str:
     return table(
         ("writer", "state", "rows", "rows/s", "behind", ""),
         (
-            (w.name, w.state, w.rows, round(w.rows_per_second), w.behind, _trouble(w))
+            (w.name, w.state, w.rows, round(w.rows_per_second), w.behind, describe(w))
             for w in writers
         ),
     )
@@ -189,8 +216,12 @@ def _writers_table(writers: tuple[WriterReport, ...]) -> str:
 
 def _trouble(writer: WriterReport) -> str:
     if writer.error is None:
-        return f"{writer.parked:,} parked" if writer.parked else ""
+        return _parked(writer)
     return f"{f'{writer.position}: ' if writer.position else ''}{writer.error}"
+
+
+def _parked(writer: WriterReport) -> str:
+    return f"{writer.parked:,} parked" if writer.parked else ""
 
 
 def _report_text(report: RunReport) -> str:
@@ -201,9 +232,14 @@ def _report_text(report: RunReport) -> str:
     lines = [
         f"{last.pipeline} {click.style(ending.name, fg=colour, bold=True)} "
         f"after {last.seconds:,.1f} s, {_read_text(last)}: {ending.value}",
-        _writers_table(last.writers),
+        *([] if report.empty is None else [report.empty]),
+        _writers_table(last.writers, _parked),  # errors have lines of their own
         *report.troubles,
     ]
+    if report.dead_letters:
+        letters = format_amount(report.dead_letters, "dead letter")
+        wait = "waits" if report.dead_letters == 1 else "wait"
+        lines.append(f"{letters} {wait}: tailrace dlq {last.pipeline} list --by error")
     if report.spark_log is not None:
         lines.append(f"Spark's log: {report.spark_log}")
     return "\n".join(lines)

@@ -53,13 +53,20 @@ class Session:
 
         return load({"hub.path": self.hub_path})
 
+    @property
+    def has_hub(self) -> bool:
+        """Whether the hub is there already; one that is not a directory always is."""
+        path = self.settings.hub.path
+        return "://" in path or Path(path, "hub.db").exists()
+
     def open_hub(self) -> Hub:
         """Open the hub that is there. Where there is none, none is made."""
         path = self.settings.hub.path
-        if "://" not in path and not Path(path, "hub.db").exists():
+        if not self.has_hub:
             flag = "" if self.hub_path is None else f" --hub {path}"
             raise IncompatibleHub(
-                f"no hub in {path}", f"make one: tailrace topic create NAME{flag}"
+                f"no hub in {path}",
+                f"make one: tailrace topic create NAME{flag}, or tailrace pipeline run FILE{flag}",
             )
         return self.create_hub()
 

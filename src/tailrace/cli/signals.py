@@ -9,12 +9,13 @@ from typing import Any, Self
 
 
 class Signals:
-    """Counts Ctrl-C and SIGTERM within a `with` block. `noted` is called for each, in the midst of
-    whatever the main thread does, so it must not take locks; it may raise."""
+    """Counts Ctrl-C and SIGTERM within a `with` block. `noted`, which may be replaced, is called
+    for each, in the midst of whatever the main thread does, so it must not take locks; it may
+    raise."""
 
     def __init__(self, noted: Callable[[], None] = lambda: None) -> None:
         self.count = 0
-        self._noted = noted
+        self.noted = noted
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
@@ -33,4 +34,4 @@ class Signals:
 
     def _note(self, _number: int, _frame: FrameType | None) -> None:
         self.count += 1
-        self._noted()
+        self.noted()

@@ -68,8 +68,9 @@ def _status_text(found: HubStatus) -> str:
     if found.hub is not None:
         hub = found.hub
         pipelines = f"{format_amount(found.pipelines, 'pipeline')}, " if found.pipelines else ""
+        rest = click.style("well", fg="green") if found.well else "otherwise well"
         lines.append(
-            f"{click.style('well', fg='green')}: {format_amount(hub.topics, 'topic')}, {pipelines}"
+            f"{rest}: {format_amount(hub.topics, 'topic')}, {pipelines}"
             f"{format_amount(hub.messages, 'message')}, {size(hub.bytes)}; "
             f"disk {hub.disk_percent} % full"
         )

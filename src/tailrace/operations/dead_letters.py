@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from tailrace.amount import format_amount
 from tailrace.backend.contract import Records, TableKey, Transaction, raise_fence
 from tailrace.errors import Busy, Fenced, InvalidValue
 from tailrace.hub import Hub
@@ -39,6 +40,7 @@ class Audited(NamedTuple):
     """What the audit is told of a command."""
 
     command: str
+    done: str
     reason: str = ""
 
 
@@ -70,13 +72,13 @@ def redeliver(hub: Hub, consumer: str, positions: Sequence[str] | None) -> Resol
             _check_writable(mailbox, letter)
         return letters
 
-    return _resolve(hub, mailbox, Audited("dlq redeliver"), choose, log)
+    return _resolve(hub, mailbox, Audited("dlq redeliver", "sent again"), choose, log)
 
 
 def discard(hub: Hub, consumer: str, positions: Sequence[str], reason: str) -> Resolution:
     """Give letters up, for a reason."""
     mailbox = open_mailbox(hub, consumer)
-    audited = Audited("dlq discard", checked_reason(reason))
+    audited = Audited("dlq discard", "given up", checked_reason(reason))
     return _resolve(hub, mailbox, audited, lambda: chosen(mailbox, positions))
 
 
@@ -156,7 +158,10 @@ def _resolve_some(
         table |= ledger.writes()
     names = [letter.position for letter in left]
     before = {"letters": names, "records": [letter.origin for letter in left]}
-    entry = audit_entry(audited.command, mailbox.name, before=before, reason=audited.reason)
+    after = {"done": f"{format_amount(len(names), 'dead letter')} {audited.done}"}
+    entry = audit_entry(
+        audited.command, mailbox.name, before=before, after=after, reason=audited.reason
+    )
     audit = audit_topic(hub)
     views = {topic.name: topic.view for topic in (audit, log) if topic is not None}
 

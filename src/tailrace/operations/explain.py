@@ -13,11 +13,18 @@ from tailrace.message import Mode, Op, Partition, Position
 from tailrace.operations.message_view import text_of
 from tailrace.operations.pipelines import WriterView, view_writer
 from tailrace.operations.records_between import amount_between
-from tailrace.operations.registered import FoundWriter, find_writer, runner
+from tailrace.operations.registered import (
+    FoundWriter,
+    commit_log,
+    find_writer,
+    read_books,
+    runner,
+)
 from tailrace.pipeline.books import State
 from tailrace.topic.consumers import consumers
 from tailrace.topic.ledger import Progress
 from tailrace.topic.reading import record_at
+from tailrace.writers.staging import WHOLE_FILES
 
 _VALUE_SHOWN: Final = 60
 
@@ -104,13 +111,33 @@ class _Writer:
         command = f"tailrace pipeline retry {name} --one-at-a-time"
         retry = Remedy("retry", command, f"goes on {when}")
         if position is None:
-            return [retry]
+            return self._other_rewinds() or [retry]
         place = self._short(position)
         pipeline = self._found.pipeline.name
         look = f"tailrace pipeline log {pipeline} --from {place} --to {place} -o json"
         skip = f"tailrace pipeline ack {name} {place} --reason TEXT"
         follow = f"then {max(0, self._view.behind - 1):,} follow"
         return [Remedy("look", look), retry, Remedy("skip", skip, follow)]
+
+    def _other_rewinds(self) -> list[Remedy]:
+        """Where it can be rewound to, if it has failed because its files do not begin there."""
+        log = commit_log(self._hub, self._found.pipeline)
+        found = WHOLE_FILES.search(self._view.error or "")
+        if found is None or log is None:
+            return []
+        books = read_books(self._hub, self._found.name, log)
+        first, after = map(int, found.groups())
+        meant = {} if books.rewind is None else books.rewind.offsets
+        return [
+            Remedy(
+                "rewind",
+                f"tailrace pipeline rewind {self._view.name} {self._short(f'{where}@{offset}')}",
+                "to the beginning of a file",
+            )
+            for where, start in meant.items()
+            if first < start < after
+            for offset in (first, after)
+        ]
 
     def _short(self, position: str) -> str:
         """The offset alone where the log has one partition."""

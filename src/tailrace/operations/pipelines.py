@@ -18,6 +18,7 @@ from tailrace.operations.registered import (
     runner,
 )
 from tailrace.pipeline.books import State, WriterName, WriterState
+from tailrace.pipeline.reader_failure import find_failure
 from tailrace.pipeline.registry import RegisteredPipeline, pipelines
 from tailrace.topic.topic import Topic
 
@@ -54,12 +55,15 @@ class WriterView:
 class PipelineView:
     """A pipeline. `running` says who runs it now, if somebody does; `unreadable` counts dead
     letters of its reader; `slowest` is the writer that most records wait for, if any do, and
-    `reader_held` that its reader waits for that one: more than `log_bytes_max` is before it."""
+    `reader_held` that its reader waits for that one: more than `log_bytes_max` is before it.
+    `reader_failed` is when its reader failed, and `reader_error` why, until it reads again."""
 
     name: str
     reader: str
     commit_log: str
     running: str | None
+    reader_failed: datetime | None
+    reader_error: str | None
     unreadable: int
     slowest: str | None
     reader_held: bool
@@ -89,12 +93,15 @@ def view_pipeline(hub: Hub, pipeline: RegisteredPipeline) -> PipelineView:
     )
     writers = tuple(replace(each, dead_letters=letters.get(each.name, 0)) for each in writers)
     slowest = max(writers, key=lambda writer: writer.behind, default=None)
+    failure = find_failure(hub.backend, pipeline.name)
     held_bytes = 0 if slowest is None or running is None else slowest.behind_bytes
     return PipelineView(
         name=pipeline.name,
         reader=pipeline.reader,
         commit_log=pipeline.commit_log,
         running=running,
+        reader_failed=None if failure is None else _moment(failure.since_ms),
+        reader_error=None if failure is None else failure.error,
         unreadable=letters.get(pipeline.name, 0),
         slowest=slowest.name if slowest is not None and slowest.behind else None,
         reader_held=held_bytes > pipeline.log_bytes_max,
@@ -117,7 +124,6 @@ def _view(hub: Hub, found: FoundWriter, log: Topic[Any] | None, running: str | N
     behind = Amount()
     for where, held in progress.items():
         behind = behind.plus(amount_left(hub.backend.log, where, held))
-    since = datetime.fromtimestamp(stored.since_ms / 1000, UTC) if stored.since_ms else None
     return WriterView(
         name=str(found.name),
         type=registered.type,
@@ -125,7 +131,7 @@ def _view(hub: Hub, found: FoundWriter, log: Topic[Any] | None, running: str | N
         engine=registered.engine,
         on_error=registered.on_error,
         state=shown_state(stored.state, running),
-        since=since,
+        since=_moment(stored.since_ms) if stored.since_ms else None,
         rows=stored.rows,
         parked=stored.parked,
         behind=behind.records,
@@ -135,6 +141,10 @@ def _view(hub: Hub, found: FoundWriter, log: Topic[Any] | None, running: str | N
         error=stored.error,
         position=stored.position,
     )
+
+
+def _moment(time_ms: int) -> datetime:
+    return datetime.fromtimestamp(time_ms / 1000, UTC)
 
 
 def with_rates(

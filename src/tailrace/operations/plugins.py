@@ -94,7 +94,7 @@ def show_plugin(noun: str, name: str) -> PluginDetail:
 
 
 def sample(noun: str, name: str, table: str | None = None) -> str:
-    """A table of a file for a reader or writer: what is required by example, the rest commented."""
+    """A table of a file for a reader or writer: what is needed by example, the rest commented."""
     found = plugin(_kind(noun), name)
     heading = table or ("reader" if found.kind is Kind.READER else f"writer.{name}")
     lines = [f"[{heading}]", f"type = {toml_value(name)}"]
@@ -109,7 +109,7 @@ def sample_lines(option: Option) -> list[str]:
     comment = wrapped(f"{option.meaning or option.kind}{hint}")
     value = option.default if option.default not in _EMPTY else option.example
     shown = toml_value(_placeholder(option.type) if value is None else value)
-    return [*comment, f"{'' if option.required else '#'}{option.name} = {shown}"]
+    return [*comment, f"{'' if option.in_sample else '#'}{option.name} = {shown}"]
 
 
 def wrapped(comment: str) -> list[str]:

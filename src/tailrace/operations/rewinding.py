@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass
+from typing import Final
 
 from tailrace.amount import format_amount
 from tailrace.backend.embedded.reading import EmbeddedLog
@@ -24,6 +25,12 @@ from tailrace.pipeline.registry import find, forget_writer, hold_name
 from tailrace.pipeline.writer import Offsets
 from tailrace.topic import consumers
 
+_SINKS: Final = (
+    "  twice   rows that a topic, a table without a key or a sink of Spark holds are there twice",
+    "  files   a file writer can only go back to the beginning of one of its files",
+)
+"""What becomes of what sinks hold: the hub does not know which of them this one is."""
+
 
 @dataclass(frozen=True, slots=True)
 class WriterPlan:
@@ -42,15 +49,24 @@ def plan_rewind(hub: Hub, writer: str, offset: str) -> WriterPlan:
     books.read()
     end = hub.backend.log.bounds(where).end
     again = acknowledged(books.progress[where], Offsets(start, end))
-    if not again and books.rewind is None:
+    earlier = None if books.rewind is None else books.rewind.offsets.get(str(where))
+    if not again and earlier is None:
         line = f"{writer}: nothing is acknowledged from {where}@{start} on, so nothing comes again"
         return WriterPlan(writer, False, (line,))
     count = amount_within(hub.backend.log, where, again).records
-    lines = [
-        f"{writer}: goes back from {where}@{books.progress[where].mark} to @{start}",
-        f"  again   {format_amount(count, 'record')} that it had acknowledged; "
-        "a sink with a record of its own forgets them first",
-    ]
+    mark = books.progress[where].mark
+    if earlier is None:
+        lines = [f"{writer}: goes back from {where}@{mark} to @{start}"]
+        again_line = f"{format_amount(count, 'record')} that it had acknowledged; "
+        again_line += "a sink with a record of its own forgets them first"
+    else:
+        lines = [
+            f"{writer}: goes back to {where}@{start}, not @{earlier}: no sink knows of that yet"
+        ]
+        again_line = f"all that its sink was given from @{start} on"
+        if mark < start:
+            again_line += f"; from @{mark} on where the sink keeps no record of its own"
+    lines += [f"  again   {again_line}", *_SINKS]
     if books.plan is not None:
         lines.append("  plan    what it was about to deliver is planned anew")
     lines += [f"  when    {_when(hub, operated.found)}", "  undo    none"]
@@ -124,7 +140,7 @@ def forget(hub: Hub, writer: str) -> WriterPlan:
     with hold:
         view = view_writer(hub, found)
         before = {"state": view.state.value, "marks": view.marks, "rows": view.rows}
-        entry = audit_entry("pipeline forget", writer, before=before)
+        entry = audit_entry("pipeline forget", writer, before=before, after={"done": "forgotten"})
         audit = audit_topic(hub)
         writer_books.forget(backend, found.name, (audit_append(audit, entry),))
         consumers.forget(backend.store, found.pipeline.commit_log, writer)

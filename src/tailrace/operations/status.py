@@ -51,7 +51,7 @@ def status(hub: Hub) -> HubStatus:
     pipelines = view_pipelines(hub)
     problems = [*_gaps(hub), *_disk(info), *_database(hub, info), *_files(hub)]
     for pipeline in pipelines:
-        problems += [*_writers(pipeline), *_letters(pipeline)]
+        problems += [*_reader(pipeline), *_writers(pipeline), *_letters(pipeline)]
     return HubStatus(not problems, tuple(problems), info, len(pipelines))
 
 
@@ -87,6 +87,13 @@ def _database(hub: Hub, info: HubSummary) -> Iterator[Problem]:
         yield Problem("reserve", what, "free 16 MiB and more: the next push makes it again")
 
 
+def _reader(pipeline: PipelineView) -> Iterator[Problem]:
+    if pipeline.reader_failed is not None:
+        what = f"FAILED {pipeline.reader_failed:%H:%M}"
+        remedy = f"tailrace pipeline status {pipeline.name}"
+        yield Problem(f"reader {pipeline.name}", what, remedy)
+
+
 def _writers(pipeline: PipelineView) -> Iterator[Problem]:
     for writer in pipeline.writers:
         if writer.state is State.FAILED:
@@ -101,7 +108,7 @@ def _letters(pipeline: PipelineView) -> Iterator[Problem]:
     waiting[pipeline.name] = pipeline.unreadable
     for name, count in waiting.items():
         if count:
-            subject = f"{'writer' if '/' in name else 'reader of'} {name}"
+            subject = f"{'writer' if '/' in name else 'reader'} {name}"
             remedy = f"tailrace dlq {name} list --by error"
             yield Problem(subject, format_amount(count, "dead letter"), remedy)
 

@@ -44,6 +44,8 @@ def span_between(topic: Topic[Any], only: Partition | None, start: Edge, end: Ed
         if only.topic != topic.name:
             raise InvalidValue("partition", str(only), f"one of topic {topic.name!r}")
         topic.view.definition.check_partition(only)
+    if isinstance(start, Position) and isinstance(end, Position) and start.offset > end.offset:
+        raise InvalidValue("end", str(end), f"{start} or one behind it")
     ends = None if end is None else _offsets(topic, only, end, behind=1)
     return Span(_offsets(topic, only, start, behind=0), ends, only)
 

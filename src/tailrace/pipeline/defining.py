@@ -88,8 +88,6 @@ def pipeline_definition(
     progress_interval: timedelta | str = PROGRESS_INTERVAL,
 ) -> PipelineDefinition:
     """A pipeline, once all that can be known of it without opening it is right."""
-    if not isinstance(reader, Reader):
-        raise InvalidValue("reader", reader, "one of tailrace.readers")
     defined = tuple(writers)
     if not defined:
         raise InvalidValue("writers", [], "one writer or more")
@@ -99,7 +97,7 @@ def pipeline_definition(
     check_count(partitions, any_count=True)
     return PipelineDefinition(
         name=check_short_name("pipeline", name),
-        reader=reader,
+        reader=check_reader(reader),
         writers=defined,
         partitions=partitions,
         catch_up=_choice(CatchUp, "catch_up", catch_up),
@@ -115,6 +113,13 @@ def check_short_name(kind: str, name: object) -> str:
     if len(checked) > NAME_LENGTH_MAX:
         raise InvalidName(kind, name)
     return checked
+
+
+def check_reader(reader: object) -> Reader:
+    """A reader; `InvalidValue` for anything else."""
+    if not isinstance(reader, Reader):
+        raise InvalidValue("reader", reader, "one of tailrace.readers")
+    return reader
 
 
 def _functions(functions: Iterable[object]) -> tuple[Function, ...]:

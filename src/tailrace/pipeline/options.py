@@ -2,8 +2,9 @@
 
 An option is a field of the class. `msgspec.Meta` gives its meaning (``description``) and an example
 (``examples``). ``extra={"path": True}`` marks a path, which in a file is relative to that file;
-``extra={"secret": True}`` a secret, which a file may name as ``file:PATH`` instead. Where a path is
-only part of an option, the class is a `Beside`.
+``extra={"secret": True}`` a secret, which a file may name as ``file:PATH`` instead;
+``extra={"sample": True}`` what a file to begin with sets although it need not. Where a path is only
+part of an option, the class is a `Beside`.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Option:
     example: Any
     is_path: bool
     is_secret: bool
+    in_sample: bool
 
     @property
     def kind(self) -> str:
@@ -91,6 +93,7 @@ def _option(field: inspect.Field) -> Option:
         example=next(iter(schema.get("examples", ())), None),
         is_path=bool(extra.get("path")),
         is_secret=bool(extra.get("secret")),
+        in_sample=field.required or bool(extra.get("sample")),
     )
 
 

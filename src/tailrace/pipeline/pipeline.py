@@ -12,7 +12,12 @@ from typing import Any, Final, Self
 
 from tailrace.errors import PipelineFailed
 from tailrace.hub import Hub
-from tailrace.pipeline.defining import pipeline_definition, writer_definition
+from tailrace.pipeline.defining import (
+    check_reader,
+    check_short_name,
+    pipeline_definition,
+    writer_definition,
+)
 from tailrace.pipeline.definition import (
     BATCH_ROWS,
     LOG_BYTES_MAX,
@@ -65,8 +70,8 @@ class Pipeline:
             "stop_timeout": stop_timeout,
             "progress_interval": progress_interval,
         }
-        self.name = name
-        self.reader = reader
+        self.name = check_short_name("pipeline", name)
+        self.reader = check_reader(reader)
         self.writers: tuple[WriterDefinition, ...] = ()
         self._origin = ""
 

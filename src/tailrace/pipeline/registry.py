@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -66,6 +67,18 @@ def forget_writer(store: Store, pipeline: RegisteredPipeline, writer: str) -> No
     """Remove a writer from what is registered."""
     writers = {name: held for name, held in pipeline.writers.items() if name != writer}
     _put(store, msgspec.structs.replace(pipeline, writers=writers))
+
+
+def unregister(store: Store, name: str, *, keeping: Collection[str]) -> None:
+    """Remove writers that never began; without any left, the pipeline itself."""
+    pipeline = find(store, name)
+    if pipeline is None:
+        return
+    writers = {writer: held for writer, held in pipeline.writers.items() if writer in keeping}
+    if writers:
+        _put(store, msgspec.structs.replace(pipeline, writers=writers))
+    else:
+        store.commit(Change(writes={PIPELINES + name: None}))
 
 
 def find(store: Store, name: str) -> RegisteredPipeline | None:

@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -18,14 +18,17 @@ from typing import Final
 
 from tailrace.backend.embedded import EmbeddedBackend
 from tailrace.clock import Clock, SystemClock
-from tailrace.errors import ConfigError, Error
+from tailrace.errors import Error
 from tailrace.hub import Hub
 from tailrace.message import Partition
 from tailrace.pipeline.books import WriterState
+from tailrace.pipeline.checking import check
 from tailrace.pipeline.definition import CatchUp, OnError, PipelineDefinition
+from tailrace.pipeline.deliver import told
 from tailrace.pipeline.driving import Driver, DriverOf, drive_directly
 from tailrace.pipeline.pressure import Pressure
-from tailrace.pipeline.registry import hold_name, register
+from tailrace.pipeline.reader_failure import ReaderFailure, clear_failure, store_failure
+from tailrace.pipeline.registry import find, hold_name, register, unregister
 from tailrace.pipeline.writing import WriterRun
 from tailrace.source.reader import Until
 from tailrace.source.run import SourceRun
@@ -70,7 +73,10 @@ class Ending(Enum):
 
 
 class PipelineRun:
-    """One run of a pipeline. `run` blocks; `stop` and `progress` are for other threads."""
+    """One run of a pipeline. `run` blocks; `stop` and `progress` are for other threads.
+
+    It ends at `until`. `empty` is what its source says when there was nothing to read at the start.
+    """
 
     def __init__(
         self,
@@ -84,7 +90,8 @@ class PipelineRun:
         self.hub = hub
         self.definition = definition
         self.error: Exception | None = None
-        self._until = until
+        self.empty: str | None = None
+        self.until = until
         self._driver_of = driver_of
         self._clock = clock or SystemClock()
         self._stop = threading.Event()
@@ -106,7 +113,7 @@ class PipelineRun:
         definition = self.definition
         owner = f"process {os.getpid()} on {socket.gethostname()}"
         with self.hub.backend.hold(hold_name(definition.name), owner):
-            self._check()
+            self.empty = check(definition)
             self._prepare()
             if self._stop.is_set():
                 self.stop()  # asked for before there were writers to stop
@@ -148,24 +155,13 @@ class PipelineRun:
 
     def troubles(self) -> list[str]:
         """What failed, in a line each."""
-        told = [] if self.error is None else [f"reader: {self.error}"]
+        lines = [] if self.error is None else [f"reader: {told(self.error)}"]
         for writer in self._writers:
             state = writer.books.state
             if writer.failed:
                 where = f" at {state.position}" if state.position else ""
-                told.append(f"writer {writer.name}{where}: {state.error}")
-        return told
-
-    def _check(self) -> None:
-        definition = self.definition
-        parts: list[tuple[str, Callable[[], object]]] = [("reader", definition.reader.check)]
-        parts += [(f"writer.{each.name}", each.writer.check) for each in definition.writers]
-        for key, check in parts:
-            try:
-                check()
-            except Error as error:
-                origin = f"{definition.origin}: " if definition.origin else ""
-                raise ConfigError(f"{origin}{key}: {error}") from error
+                lines.append(f"writer {writer.name}{where}: {state.error}")
+        return lines
 
     def _prepare(self) -> None:
         definition, hub = self.definition, self.hub
@@ -173,13 +169,21 @@ class PipelineRun:
             definition.commit_log, partitions=definition.partitions, exist_ok=True
         )
         hub.create_topic(definition.dead_letters, partitions=1, exist_ok=True)
+        before = find(hub.backend.store, definition.name)
+        # First of all, so that whoever is enrolled can be found and forgotten.
         register(hub.backend.store, definition)
-        for each in definition.writers:
-            driver = self._driver_of(hub, definition, each)
-            run = WriterRun(hub, definition, each, driver.engine, self._clock)
-            run.enrol()
-            self._drivers.append(driver)
-            self._writers.append(run)
+        enrolled = set() if before is None else set(before.writers)
+        try:
+            for each in definition.writers:
+                driver = self._driver_of(hub, definition, each)
+                run = WriterRun(hub, definition, each, driver.engine, self._clock)
+                run.enrol()
+                enrolled.add(each.name)
+                self._drivers.append(driver)
+                self._writers.append(run)
+        except Exception:
+            unregister(hub.backend.store, definition.name, keeping=enrolled)
+            raise
 
     def _wait(self, threads: list[threading.Thread]) -> Ending:
         reader, *writers = threads
@@ -209,20 +213,29 @@ class PipelineRun:
                 definition.reader,
                 log_topic,
                 dead,
-                self._until,
+                self.until,
                 self._clock,
             )
             try:
+                clear_failure(self.hub.backend, definition.name)
                 self._read_from(source)
             finally:
                 source.close()
         except Exception as error:
             _log.exception("the reader of pipeline %s failed", definition.name)
             self.error = error
+            self._keep_failure(error)
             self.stop()
         finally:
             self._ends = self._log_ends()
             self._read_whole.set()
+
+    def _keep_failure(self, error: Exception) -> None:
+        failure = ReaderFailure(self._clock.now_ms(), told(error))
+        try:
+            store_failure(self.hub.backend, self.definition.name, failure)
+        except Exception as trouble:  # The hub itself is in trouble: that is told at the end.
+            _log.warning("why the reader failed is not kept in the hub: %s", trouble)
 
     def _read_from(self, source: SourceRun) -> None:
         pressure = Pressure(self.definition.log_bytes_max)
@@ -249,7 +262,7 @@ class PipelineRun:
 
     def _waits_for(self, writer: WriterRun) -> bool:
         """Whether a slow writer may hold the reader up: not one that nobody will help in time."""
-        return self._until is Until.STOPPED or not writer.failed
+        return self.until is Until.STOPPED or not writer.failed
 
     def _catch_up(self) -> None:
         """Under `catch_up = "all"`: wait until every writer has what was there at the start."""
@@ -265,7 +278,6 @@ class PipelineRun:
         try:
             driver.drive(run, self._limit, lambda: self._finished(run))
         except Exception as error:
-            _log.exception("writer %s failed", run.name)
             run.fail(error)
         if run.failed and run.definition.on_error is OnError.STOP_ALL:
             self.stop()
@@ -283,13 +295,13 @@ class PipelineRun:
 
     def _limit(self) -> Mapping[Partition, int] | None:
         """Where writers end, once that is known."""
-        return self._ends if self._until is Until.NOW else None
+        return self._ends if self.until is Until.NOW else None
 
     def _finished(self, run: WriterRun) -> bool:
         """Whether a writer has nothing more to do in this run."""
         if self._stop.is_set() or (run.failed and run.definition.on_error is OnError.STOP_ALL):
             return True
-        if self._until is Until.STOPPED or not self._read_whole.is_set():
+        if self.until is Until.STOPPED or not self._read_whole.is_set():
             return False
         return run.failed or run.behind(self._ends or {}) == 0
 

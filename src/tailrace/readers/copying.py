@@ -49,12 +49,16 @@ class _Copied:
 
     def __init__(self, source: FileSource, place: Place, owner: str) -> None:
         self._source = source
+        self.name = place.path
         self.place = place
         self._owner = owner
         self._ended = False
 
     def is_gone(self, listing: Listing) -> bool:
         return self._source.is_gone(self.place, self._owner, listing)
+
+    def has_nameless(self, listing: Listing) -> bool:
+        return self._source.has_nameless(self._owner, self.place.turn, listing)
 
     def is_drained(self, listing: Listing) -> bool:
         return self._ended

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
@@ -17,6 +18,9 @@ from tailrace.readers.place import Place
 ColumnType: TypeAlias = Literal["str", "int", "float", "bool"]
 
 _BOOLS: Final = {"true": True, "1": True, "false": False, "0": False}
+
+_DAMAGE: Final = "\ufffd"
+_UNDECODED: Final = re.compile("[\ud800-\udfff]")
 
 _encode = msgspec.json.Encoder().encode
 
@@ -76,6 +80,9 @@ class Csv(LineFormat):
 
     def document(self, columns: tuple[str, ...], row: list[str]) -> dict[str, Any]:
         """A row as an object; `ValueError` when it is none."""
+        if _are_damaged(columns):
+            header = self._delimiter.join(columns)
+            raise ValueError(f"the header is not {self._encoding}: {header}; repair it")
         if len(row) != len(columns):
             raise ValueError(f"it has {len(row)} columns, the header has {len(columns)}")
         document: dict[str, Any] = dict(zip(columns, row, strict=True))
@@ -152,6 +159,8 @@ class _Rows:
             return True
         if not self.columns:
             self.columns = _names(row)
+            if _are_damaged(self.columns):
+                self._note(first, self.taken, "it is not in the encoding it should be in")
             return True
         try:
             document = self._format.document(self.columns, row)
@@ -182,12 +191,19 @@ class _Rows:
 
 
 def _names(header: list[str]) -> tuple[str, ...]:
-    """The names of the columns: none is empty, and none is there twice."""
+    """The names of the columns: none is empty, and none is there twice.
+
+    A position holds them, so what could not be decoded becomes `_DAMAGE`.
+    """
     names: list[str] = []
     for number, name in enumerate(header, 1):
-        name = name.strip() or f"column_{number}"
+        name = _UNDECODED.sub(_DAMAGE, name).strip() or f"column_{number}"
         names.append(name if name not in names else f"{name}_{number}")
     return tuple(names)
+
+
+def _are_damaged(columns: tuple[str, ...]) -> bool:
+    return any(_DAMAGE in name for name in columns)
 
 
 def _float(text: str) -> float | str:

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from tailrace.amount import format_amount
 from tailrace.duration import parse_duration
-from tailrace.errors import Error, InvalidValue
+from tailrace.errors import Error, InvalidValue, NothingToRead
 from tailrace.readers.csv import ColumnType
 from tailrace.readers.file_reading import FileReading
 from tailrace.readers.file_source import FileSource
@@ -103,7 +103,7 @@ class FileReader(Reader, frozen=True):
         _check_encoding(self.encoding)
 
     def check(self) -> Preview:
-        """Look at the files and at the first rows; an `Error` when there is nothing to read."""
+        """Look at the files and at the first rows; `NothingToRead` when there are none yet."""
         self._refuse_directory()
         source = FileSource(self, Until.NOW)
         files = list(source.look())
@@ -138,15 +138,15 @@ class FileReader(Reader, frozen=True):
             raise InvalidValue("path", self.path, "a file or a glob", f"for example {inside}")
 
     def _nothing(self) -> Error:
-        directory = self.path
-        while any(character in directory for character in "*?[") or not os.path.isdir(directory):
-            parent = os.path.dirname(directory)
-            if parent == directory or not parent:
-                directory = "."
-                break
-            directory = parent
-        where = os.path.abspath(directory)
-        return Error(f"no file matches {self.path!r}", f"looked in {where}", "check the path")
+        directory = os.path.dirname(self.path)
+        while any(character in directory for character in "*?["):
+            directory = os.path.dirname(directory)
+        where, nothing = os.path.abspath(directory), f"no file matches {self.path!r}"
+        if os.path.isdir(where):
+            return NothingToRead(nothing, f"looked in {where}", "check the path")
+        return Error(
+            nothing, f"looked in {where}, which is not there", "check the path, or make it"
+        )
 
 
 def _check_encoding(encoding: str) -> None:

@@ -64,7 +64,7 @@ class FileReading(Opened):
     def _discovered(self) -> Batch:
         """What there is now: a copy for each namespace, and the watching for what comes later."""
         source = self._source
-        census = Census(Registry(), source.head_of)
+        census = Census(Registry(), source.beginning_of)
         registry, new = census.take(source.look(), lambda _: True)
         by_namespace: dict[str, list[CopyFile]] = {}
         for split, file in new:

@@ -12,6 +12,7 @@ import msgspec
 from tailrace.clock import Clock, SystemClock
 from tailrace.duration import parse_duration
 from tailrace.message import Mode, Op
+from tailrace.readers.births import born_ns
 from tailrace.readers.columns import change_records, concatenated
 from tailrace.readers.copies import Followed
 from tailrace.readers.csv import Csv
@@ -21,7 +22,7 @@ from tailrace.readers.json_lines import JsonLines
 from tailrace.readers.lines import Ending, Format, Piece
 from tailrace.readers.parquet import Parquet
 from tailrace.readers.place import MARK_BYTES, Mark, Place
-from tailrace.readers.registry import Registry
+from tailrace.readers.registry import Beginning, Registry
 from tailrace.source.reader import BadRecord, Batch, Split, Until
 
 if TYPE_CHECKING:
@@ -33,6 +34,18 @@ class Releasable(Protocol):
 
     def release(self) -> None:
         """Close the file for now."""
+
+
+class _Kept:
+    """A file that is held open until its turn comes, so that it may lose its name meanwhile."""
+
+    def __init__(self, source: FileSource, file: OpenFile) -> None:
+        self._source = source
+        self.file = file
+
+    def release(self) -> None:
+        self._source.take(self.file.identity)
+        self.file.close()
 
 
 class Survey:
@@ -50,7 +63,7 @@ class Survey:
     def is_known(self, file: FileInfo, owner: str, turn: int) -> bool:
         """Whether a file is that of a split and turn, and not another one of the same identity."""
         known = self._registry.known(file)
-        return known is not None and (known.split, known.turn) == (owner, turn)
+        return known is not None and known.is_at(owner, turn)
 
     def is_still(self, file: FileInfo, opened: OpenFile) -> bool:
         """Whether an open file is the one that was found, and not another one in its place."""
@@ -58,6 +71,11 @@ class Survey:
         if known is None or opened.identity != file.identity:
             return False
         return known.head.fits(os.pread(opened.descriptor, known.head.length, 0))
+
+    def is_fresh(self, file: FileInfo) -> bool:
+        """Whether a file took a name that no file had."""
+        known = self._registry.known(file)
+        return known is not None and known.fresh
 
     def is_named(self, path: str, split: str) -> bool:
         """Whether a name is followed by a split."""
@@ -85,6 +103,7 @@ class FileSource:
         self._clock = clock or SystemClock()
         self._poll_s = parse_duration(options.poll, "poll").total_seconds()
         self._lines: dict[str, Format] = {}
+        self._kept: dict[tuple[int, int], _Kept] = {}
         self._holders: dict[Releasable, tuple[int, int]] = {}
         self._holders_max = max(16, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
         self._looked = self._clock.monotonic()
@@ -150,15 +169,19 @@ class FileSource:
         except FileNotFoundError:
             return None
 
-    def head_of(self, file: FileInfo, length: int) -> Mark | None:
+    def beginning_of(self, file: FileInfo, length: int) -> Beginning | None:
         """How a file begins, by so many bytes or, if 0, by as many as are looked at; None when it
-        is gone."""
+        no longer has its path."""
         try:
             descriptor = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
         try:
-            return Mark.of(os.pread(descriptor, length or MARK_BYTES, 0))
+            found = os.fstat(descriptor)
+            if (found.st_dev, found.st_ino) != file.identity:
+                return None
+            head = Mark.of(os.pread(descriptor, length or MARK_BYTES, 0))
+            return Beginning(head, born_ns(descriptor))
         finally:
             os.close(descriptor)
 
@@ -171,6 +194,41 @@ class FileSource:
             return True
         plain = self.compression_of(place.path) == "none" and self.format_of(place.path).grows
         return plain and present.size < place.offset
+
+    def keep(self, file: FileInfo) -> None:
+        """Hold a file open that is to be read later."""
+        opened = self.open(file.path)
+        if opened is None:
+            return
+        if opened.identity != file.identity or file.identity in self._kept:
+            opened.close()
+            return
+        kept = self._kept[file.identity] = _Kept(self, opened)
+        self.hold(kept, opened)
+
+    def kept(self, device: int, inode: int) -> OpenFile | None:
+        """The file of that identity, if it is held open until its turn comes."""
+        kept = self._kept.get((device, inode))
+        return None if kept is None else kept.file
+
+    def take(self, identity: tuple[int, int]) -> OpenFile | None:
+        """The same, for whoever reads it from now on, and closes it."""
+        kept = self._kept.pop(identity, None)
+        if kept is None:
+            return None
+        self.let_go(kept)
+        return kept.file
+
+    def waiting(self) -> set[tuple[int, int]]:
+        """The files that are held open until their turn comes."""
+        return set(self._kept)
+
+    def has_nameless(self, split: str, turn: int, listing: Listing) -> bool:
+        """Whether files that are there no more are still to be read by a split after a turn."""
+        behind = () if self.survey is None else self.survey.files_behind(split, turn)
+        return any(
+            identity in self._kept and listing.find(*identity) is None for _, identity in behind
+        )
 
     def hold(self, holder: Releasable, file: OpenFile) -> None:
         """Say that a file is held open. When too many are, who has not read for longest closes."""

@@ -99,6 +99,8 @@ class OpenFile:
     """An open file: it stays readable when it is renamed or deleted."""
 
     seekable = True
+    is_whole = True
+    """Whether what was read so far does not end in the middle of a compressed part."""
 
     def __init__(self, path: str) -> None:
         self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -113,6 +115,11 @@ class OpenFile:
     def linked(self) -> bool:
         """Whether it still has a name."""
         return os.fstat(self.descriptor).st_nlink > 0
+
+    @property
+    def changed_ns(self) -> int:
+        """When it, or its names, last changed."""
+        return os.fstat(self.descriptor).st_ctime_ns
 
     def read(self, offset: int, size: int, limit: int | None = None) -> bytes:
         """`size` bytes from `offset` on; fewer only where the file ends, or its first `limit`
@@ -151,6 +158,7 @@ class GzipFile(OpenFile):
         self._compressed = 0
         self._start = 0
         self._held = bytearray()
+        self.is_whole = True
 
     def read(self, offset: int, size: int, limit: int | None = None) -> bytes:
         """`size` decompressed bytes from `offset` on, fewer where the compressed ones end.
@@ -180,6 +188,8 @@ class GzipFile(OpenFile):
             self._pending = super().read(self._compressed, _READ_BYTES, limit)
             self._compressed += len(self._pending)
         had = bool(self._pending)
+        if had:
+            self.is_whole = False
         try:
             data = self._inflate.decompress(self._pending, _READ_BYTES)
         except isal_zlib.error as error:  # type: ignore[misc]  # it is an exception
@@ -189,5 +199,6 @@ class GzipFile(OpenFile):
             # Zeros may fill up the last block of a tape.
             self._pending = self._inflate.unused_data.lstrip(b"\0")
             self._inflate = isal_zlib.decompressobj(_GZIP)
+            self.is_whole = True
         self._held += data
         return had or bool(data)

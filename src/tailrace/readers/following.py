@@ -8,6 +8,7 @@ read, as by an editor, it goes on behind that. A file cut short is read again fr
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Generator, Iterator
 from typing import TypeAlias
 
@@ -21,6 +22,8 @@ from tailrace.readers.place import Place
 from tailrace.readers.registry import QUIET_LOOKS
 from tailrace.readers.verdict import Judge, Verdict, holds
 from tailrace.source.reader import Batch, Split, Until
+
+_log = logging.getLogger(__name__)
 
 Batches: TypeAlias = "Generator[Batch, None, bool]"
 
@@ -56,6 +59,11 @@ class Follower:
         source.followed[split.id] = self
 
     @property
+    def name(self) -> str:
+        """The name that is followed."""
+        return self._data.name
+
+    @property
     def place(self) -> Place:
         """How far the present file was read."""
         return self._place
@@ -63,6 +71,10 @@ class Follower:
     def is_gone(self, listing: Listing) -> bool:
         """Whether the file is there no more, or is shorter than what was read."""
         return self._source.is_gone(self._place, self._data.owner, listing)
+
+    def has_nameless(self, listing: Listing) -> bool:
+        """Whether files that are there no more are still to be read after this one."""
+        return self._source.has_nameless(self._split.id, self._place.turn, listing)
 
     def is_drained(self, listing: Listing) -> bool:
         """Whether nothing more will be read of a file that is gone."""
@@ -94,11 +106,17 @@ class Follower:
         once = source.until is Until.NOW
         while True:
             present = self._present(survey)
+            if present is not None and self._file is None:
+                return not once  # it is on its way to another name
             successor = self._successor(survey)
             displaced = present is None or successor is not None
             news = yield from self._read(present, Ending.GROWING if displaced else source.ending)
+            if once and self._file is not None and not self._file.is_whole:
+                _log.warning("%s is not whole: its gzip data ends too early", self._place.path)
             self._quiet_looks = self._quiet_looks + 1 if displaced and not news else 0
-            if not displaced or (not once and self._quiet_looks < QUIET_LOOKS):
+            # Who rotates again is done with the file before.
+            looks = 1 if self.has_nameless(survey.listing) else QUIET_LOOKS
+            if not displaced or (not once and self._quiet_looks < looks):
                 return not once
             if successor is None:
                 if self._quiet_looks == QUIET_LOOKS:
@@ -116,8 +134,11 @@ class Follower:
                 return not once
 
     def _present(self, survey: Survey) -> FileInfo | None:
-        """The file that is read, if it is there, by whatever name."""
+        """The file that is read, if it is there, by whatever name; open, unless it was renamed or
+        written anew since the look."""
         place = self._place
+        if self._file is None and (kept := self._source.take(place.identity)) is not None:
+            self._hold(kept)
         found = survey.listing.find(place.device, place.inode)
         if found is not None:
             if not survey.is_known(found, self._data.owner, place.turn):
@@ -125,15 +146,13 @@ class Follower:
                 return None
             if self._file is not None:
                 return found
-            opened = self._open(found.path)
-            if opened is not None and survey.is_still(found, opened):
-                return found
-            self.release()
-            return None
+            opened = self._open(found.path) or self._open_beside(found.path)
+            if opened is not None and not survey.is_still(found, opened):
+                self.release()
+            return found
         if self._file is None and not self._searched:
             # Rotated while nobody looked, to a name that is not asked for.
-            path = find_in_directory(self._data.name, place.inode)
-            opened = None if path is None else self._open(path)
+            opened = self._open_beside(self._data.name)
             if opened is not None and not self._is_known(opened):
                 self.release()
         self._searched = True
@@ -147,9 +166,17 @@ class Follower:
         if opened.identity != (self._place.device, self._place.inode):
             opened.close()
             return None
+        self._hold(opened)
+        return opened
+
+    def _open_beside(self, path: str) -> OpenFile | None:
+        """Open the file that is read in the directory of a path, whatever its name is."""
+        beside = find_in_directory(path, self._place.inode)
+        return None if beside is None else self._open(beside)
+
+    def _hold(self, opened: OpenFile) -> None:
         self._file = opened
         self._source.hold(self, opened)
-        return opened
 
     def _is_known(self, opened: OpenFile) -> bool:
         """Whether an open file begins as the known one."""
@@ -167,6 +194,9 @@ class Follower:
             found = survey.listing.find(*identity)
             if found is not None:
                 return turn, found
+            kept = self._source.kept(*identity)
+            if kept is not None:
+                return turn, kept.info(self._data.name)
             if self._source.until is Until.STOPPED:
                 # It may be on its way from one name to another.
                 return None
@@ -259,15 +289,21 @@ class Follower:
     ) -> Batches:
         """Go on with the next file of the name; False when it is too early to tell how."""
         renamed = present is not None or (self._file is not None and self._file.linked)
-        opened = self._source.open(successor.path)
+        kept = self._source.kept(*successor.identity)
+        opened = kept or self._source.open(successor.path)
         if opened is None:
             return False
         verdict = Verdict.UNKNOWN
         if survey.is_still(successor, opened):
-            verdict = Verdict.ANOTHER if renamed else self._compare(opened, successor)
+            another = renamed or survey.is_fresh(successor)
+            verdict = Verdict.ANOTHER if another else self._compare(opened, successor)
+            if verdict is Verdict.CONTINUED and not self._is_edition(opened):
+                verdict = Verdict.ANOTHER
         if verdict is Verdict.UNKNOWN:
-            opened.close()
+            if kept is None:
+                opened.close()
             return False
+        self._source.take(successor.identity)
         rest: list[Piece] = []
         children: tuple[Split, ...] = ()
         path, device, inode = successor.path, successor.device, successor.inode
@@ -284,11 +320,21 @@ class Follower:
             else:
                 self._place = self._place.then(begun)
         self.release()
-        self._file = opened
+        self._hold(opened)
         self._quiet_looks = 0
-        self._source.hold(self, opened)
         yield self._batch(rest, self._place, children)
         return True
+
+    def _is_edition(self, opened: OpenFile) -> bool:
+        """Whether a file that begins with all that was read took the name from the one before, as
+        when an editor saves, and was not made after that was deleted.
+
+        One with nothing new in it must have been written before the other one lost its name.
+        """
+        if opened.read(self._place.offset, 1):
+            return True
+        before = self._file
+        return before is not None and opened.info("").modified_ns < before.changed_ns
 
     def _late(self, place: Place) -> Split:
         """A split that reads what is still added to a file whose name another one has."""

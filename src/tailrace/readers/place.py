@@ -58,6 +58,11 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
     turn: int = 0
     past: tuple[Place, ...] = ()
 
+    @property
+    def identity(self) -> tuple[int, int]:
+        """What the system knows the file by."""
+        return self.device, self.inode
+
     def behind(self, data: bytes, lines: int, in_line: bool = False) -> Place:
         """The place behind some more bytes with so many lines."""
         head = self.head

@@ -9,7 +9,7 @@ for new, and a new one that got the identity of a deleted one is.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -24,19 +24,36 @@ who writes a file goes on for a while after it was renamed.
 """
 
 
+class Beginning(NamedTuple):
+    """How a file begins: with what, and when it was made (0 where the system does not tell)."""
+
+    head: Mark
+    born_ns: int
+
+
 class Name(msgspec.Struct, frozen=True, array_like=True):
-    """Who follows a name, and the turn of the last file that was given to it."""
+    """Who follows a name, the turn of its last file, and whether it was `missing` at a look."""
 
     split: str
     turn: int
+    missing: bool = False
 
 
 class Known(msgspec.Struct, frozen=True, array_like=True):
-    """A file: the split that reads it, which of the files of that split it is, how it begins."""
+    """A file: the split that reads it, which of the files of that split it is, how it begins.
+
+    A `fresh` one took a name that no file had: it is no new edition of the one before.
+    """
 
     split: str
     turn: int
     head: Mark
+    born_ns: int = 0
+    fresh: bool = False
+
+    def is_at(self, split: str, turn: int) -> bool:
+        """Whether it is the file of that split and turn."""
+        return (self.split, self.turn) == (split, turn)
 
 
 class Registry(msgspec.Struct, frozen=True):
@@ -65,16 +82,17 @@ def _key(device: int, inode: int) -> str:
     return f"{device}:{inode}"
 
 
+BeginningOf: TypeAlias = Callable[[FileInfo, int], Beginning | None]
+"""How a file begins, by so many bytes or, for 0, by as many as there are to be known; None when it
+no longer has its path."""
+
+
 class Census:
-    """Compares what a look finds to what is known, look by look.
+    """Compares what a look finds to what is known, look by look."""
 
-    `head_of` gives how a file begins, by so many bytes or, for 0, by as many as there are to be
-    known; None when it is gone.
-    """
-
-    def __init__(self, registry: Registry, head_of: Callable[[FileInfo, int], Mark | None]) -> None:
+    def __init__(self, registry: Registry, beginning_of: BeginningOf) -> None:
         self.registry = registry
-        self._head_of = head_of
+        self._beginning_of = beginning_of
         self._missed_files = _Absences()
         self._missed_names = _Absences()
 
@@ -84,11 +102,13 @@ class Census:
         is_due: Callable[[FileInfo], bool],
         held: Collection[tuple[int, int]] = (),
         rewritten: Collection[tuple[int, int]] = (),
+        waiting: Collection[tuple[int, int]] = (),
     ) -> tuple[Registry, list[tuple[str, FileInfo]]]:
         """What is to be known now, and the files with new names, each with its new split's id.
 
         Files with new names that are not due yet are left for another look. Those that are `held`
-        open are certainly what they were; those that were `rewritten` begin otherwise than before.
+        open are certainly what they were; those that were `rewritten` begin otherwise than before;
+        those that are `waiting` are still to be read, although they may have no name any more.
         """
         names, files = dict(self.registry.names), dict(self.registry.files)
         count = self.registry.count
@@ -99,11 +119,15 @@ class Census:
             name = names.get(file.path)
             if known is not None and self._missed_files.were(key) and _is_earlier(known, name):
                 known = None  # its identity was given to the file that has the name now
-            if known is not None and (file.identity in held or self._is_same(known, file)):
+            if known is not None:
+                is_held = file.identity in held
+                known = known if is_held else self._recognised(known, file)
+            if known is not None:
                 if file.identity in rewritten:
                     known = msgspec.structs.replace(known, head=Mark())
-                files[key] = self._with_head(known, file)
+                files[key] = self._with_beginning(known, file)
                 continue
+            fresh = name is None or name.missing
             if name is not None:
                 name = Name(name.split, name.turn + 1)
             elif is_due(file):
@@ -111,29 +135,42 @@ class Census:
                 name = Name(f"follow:{count}:{file.path}", 0)
                 new.append((name.split, file))
             else:
+                files.pop(key, None)
                 continue
             names[file.path] = name
-            files[key] = self._with_head(Known(name.split, name.turn, Mark()), file)
-        present = {_key(file.device, file.inode) for file in listing}
+            known = Known(name.split, name.turn, Mark(), fresh=fresh)
+            files[key] = self._with_beginning(known, file)
+        present = {_key(*file.identity) for file in listing} | {_key(*each) for each in waiting}
         for key in self._missed_files.gone(files.keys() - present):
             del files[key]
-        for path in self._missed_names.gone({path for path in names if listing.at(path) is None}):
+        missing = {path for path in names if listing.at(path) is None}
+        names = {
+            path: msgspec.structs.replace(name, missing=path in missing)
+            for path, name in names.items()
+        }
+        for path in self._missed_names.gone(missing):
             del names[path]
         return Registry(names, files, count), new
 
-    def _is_same(self, known: Known, file: FileInfo) -> bool:
-        """Whether a file of a known identity is the known file, and not a new one that got its
-        identity after it was deleted."""
-        if not known.head.length:
-            return True
-        return self._head_of(file, known.head.length) in (known.head, None)
-
-    def _with_head(self, known: Known, file: FileInfo) -> Known:
-        """With how it begins, as soon as it begins."""
-        if known.head.length or not file.size:
+    def _recognised(self, known: Known, file: FileInfo) -> Known | None:
+        """The known file, if it is the one of that identity; None when that is a new one which got
+        the identity after the known one was deleted."""
+        begun = self._beginning_of(file, known.head.length)
+        if begun is None:
             return known
-        head = self._head_of(file, 0)
-        return known if head is None else msgspec.structs.replace(known, head=head)
+        if known.born_ns and begun.born_ns != known.born_ns:
+            return None
+        if not known.head.length or begun.head == known.head:
+            return known
+        # Born at the same instant, it was only written anew.
+        return msgspec.structs.replace(known, head=Mark()) if known.born_ns else None
+
+    def _with_beginning(self, known: Known, file: FileInfo) -> Known:
+        """With how it begins, as soon as it begins."""
+        if known.head.length or (known.born_ns and not file.size):
+            return known
+        begun = self._beginning_of(file, 0)
+        return known if begun is None else msgspec.structs.replace(known, **begun._asdict())
 
 
 def _is_earlier(known: Known, name: Name | None) -> bool:

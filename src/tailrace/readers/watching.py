@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -33,7 +34,7 @@ class Watch:
         self._source = source
         data = msgspec.convert(split.data, WatchData)
         self._copied = frozenset(data.copied)
-        self._census = Census(position or data.registry, source.head_of)
+        self._census = Census(position or data.registry, source.beginning_of)
         self._newcomers = Newcomers(patient=source.until is Until.STOPPED)
         self._places: dict[str, Place] = {}
 
@@ -55,21 +56,34 @@ class Watch:
         source = self._source
         rewritten = frozenset(source.rewritten)
         self._places = {}
-        registry, new = self._census.take(listing, is_due, source.held(), rewritten)
+        registry, new = self._census.take(
+            listing, is_due, source.held(), rewritten, source.waiting()
+        )
+        self._keep_new(listing, registry)
         if registry != self._census.registry:
             yield self._batch(registry, new)
             self._census.registry = registry
         source.rewritten -= rewritten
         source.publish(listing, self._census.registry)
 
+    def _keep_new(self, listing: Listing, registry: Registry) -> None:
+        """Hold the files open that are known only now: they may be gone when their turn comes."""
+        for file in listing:
+            known, before = registry.known(file), self._census.registry.known(file)
+            if known is None or (before is not None and known.is_at(before.split, before.turn)):
+                continue
+            with contextlib.suppress(InvalidValue):
+                self._source.format_of(file.path)
+                self._source.keep(file)
+
     def _is_due(self, listing: Listing, file: FileInfo) -> bool:
         """Whether the reading of a new file can begin; its place is noted then."""
         opened = self._source.open(file.path)
         if opened is None:
             return False
-        followed = self._source.followed.values()
+        followed, held = self._source.followed.values(), self._source.held()
         try:
-            place = self._newcomers.place_of(file, opened, listing, followed)
+            place = self._newcomers.place_of(file, opened, listing, followed, held)
         finally:
             opened.close()
         if place is not None:

@@ -112,7 +112,8 @@ class Reader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def check(self) -> Preview:
         """Connect, verify every setting that could silently lose data, and look at some rows.
 
-        Writes nothing. Raises an `Error` that names what is wrong.
+        Writes nothing. Raises an `Error` that names what is wrong; `NothingToRead` when nothing is,
+        but there are no rows yet: then a run starts all the same.
         """
         raise NotImplementedError
 

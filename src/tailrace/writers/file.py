@@ -17,7 +17,7 @@ from tailrace.log.schema import records_of
 from tailrace.message import Mode, Op
 from tailrace.pipeline.rows import RowError, Rows
 from tailrace.writers.runs import Content
-from tailrace.writers.staging import StagedWriter, chosen
+from tailrace.writers.staging import StagedWriter, chosen, directory_meta
 
 _GZIP_BITS: Final = 31
 _MODES: Final = tuple(mode.name.lower() for mode in Mode)
@@ -48,6 +48,7 @@ class FileWriter(StagedWriter, frozen=True):
     Documents that no function changed are written byte by byte as they are in the commit log.
     """
 
+    path: Annotated[str, directory_meta("out-files/")]
     compression: Annotated[
         Literal["none", "gzip"], Meta(description="none or gzip.", examples=["gzip"])
     ] = "none"

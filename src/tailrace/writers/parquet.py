@@ -19,7 +19,7 @@ from tailrace.pipeline.rows import RowError, Rows
 from tailrace.writers.column_types import ColumnType, Misfit, convert, parse_type
 from tailrace.writers.file import refuse_deletes
 from tailrace.writers.runs import Content
-from tailrace.writers.staging import StagedWriter, chosen
+from tailrace.writers.staging import StagedWriter, chosen, directory_meta
 from tailrace.writers.tables import storable, united
 
 _META: Final[dict[str, pa.DataType]] = {
@@ -50,6 +50,7 @@ class ParquetWriter(StagedWriter, frozen=True):
     that do not fit a type of the schema are refused.
     """
 
+    path: Annotated[str, directory_meta("out-parquet/")]
     compression: Annotated[
         Literal["zstd", "snappy", "gzip", "lz4", "none"],
         Meta(description="zstd, snappy, gzip, lz4 or none.", examples=["snappy"]),

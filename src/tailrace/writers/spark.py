@@ -27,14 +27,14 @@ class SparkWriter(FrameWriter, frozen=True):
     """
 
     format: Annotated[
-        str, Meta(description="The format, as in Spark's `write.format`.", examples=["delta"])
+        str, Meta(description="The format, as in Spark's `write.format`.", examples=["json"])
     ]
     options: Annotated[
         dict[str, str],
         Meta(
             description="The options of the format, as in Spark's `write.options`.",
-            examples=[{"path": "out/delta"}],
-            extra={"secret": True},
+            examples=[{"path": "out-spark"}],
+            extra={"secret": True, "sample": True},
         ),
     ] = msgspec.field(default_factory=dict)
     schema: Annotated[

@@ -47,6 +47,10 @@ class _Move(msgspec.Struct, frozen=True):
     target: str
 
 
+WHOLE_FILES: Final = re.compile(r"(\d+) or (\d+): only whole files are taken back")
+"""What is said of an offset in the middle of a file: where it begins and where the next one."""
+
+
 class _Published(NamedTuple):
     """A published file, the run it belongs to, and which of how many files of the run it is."""
 
@@ -56,20 +60,22 @@ class _Published(NamedTuple):
     total: int
 
 
+def directory_meta(example: str) -> Meta:
+    """What the option `path` is, with an example that no other writer has."""
+    return Meta(
+        description="The directory to write to, or the URL of one in an object store.",
+        examples=[example, "s3://bucket/orders"],
+        extra={"path": True},
+    )
+
+
 class StagedWriter(Writer, frozen=True):
     """A writer of files in directories, exactly once by staging.
 
     A rewind takes back whole files; an offset in the middle of one is refused.
     """
 
-    path: Annotated[
-        str,
-        Meta(
-            description="The directory to write to, or the URL of one in an object store.",
-            examples=["out/", "s3://bucket/orders"],
-            extra={"path": True},
-        ),
-    ]
+    path: Annotated[str, directory_meta("out/")]
     layout: Annotated[
         str,
         Meta(

@@ -38,6 +38,7 @@ class TopicWriter(Writer, frozen=True):
         Meta(
             description="Create the topic, with so many partitions, if it does not exist.",
             examples=[4],
+            extra={"sample": True},
         ),
     ] = None
     hub: Annotated[

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Meta
@@ -93,6 +94,11 @@ class FolderWriter(Writer, frozen=True):
         return FolderSession(self)
 
 
+def path_part(text: str) -> str:
+    """A name as one part of a path: what comes from a source could lead elsewhere."""
+    return quote(text, safe=" ").replace("..", "%2E%2E")
+
+
 class FolderSession:
     """Files are on the disk when `write` returns, so there is nothing to finish."""
 
@@ -110,7 +116,7 @@ class FolderSession:
             if not name:
                 failures.append(Failure(offset, f"it has no {self._options.id}"))
                 continue
-            file = Path(self._options.directory, namespace, f"{name}.json")
+            file = Path(self._options.directory, path_part(namespace), path_part(f"{name}.json"))
             if op is Op.DELETE:
                 file.unlink(missing_ok=True)
                 continue

@@ -9,10 +9,11 @@ import pytest
 
 import tailrace
 from tailrace import writers
-from tailrace.errors import Busy, InvalidValue
+from tailrace.errors import Busy, InvalidValue, PipelineFailed
 from tailrace.hub import Hub
 from tailrace.hub import open as open_hub
 from tailrace.operations.audit import read_audit
+from tailrace.operations.explain import explain
 from tailrace.operations.holdings import embedded_log
 from tailrace.operations.hub_info import embedded
 from tailrace.operations.interventions import ack
@@ -21,6 +22,7 @@ from tailrace.operations.registered import find_writer
 from tailrace.operations.rewinding import forget, plan_forget, plan_rewind, rewind
 from tailrace.pipeline.books import State
 from tailrace.pipeline.registry import find, hold_name
+from tailrace.pipeline.run import Ending
 from tailrace.settings import HubSettings
 from tailrace.testing import MemoryBackend
 from tailrace.topic.consumers import low_water
@@ -154,3 +156,40 @@ def test_a_writer_is_not_forgotten_while_its_pipeline_runs(desk: Desk) -> None:
             with pytest.raises(Busy, match="process 4121"):
                 act(desk.hub, "lake/crm")
     assert desk.mark() == 16
+
+
+def lake_of_files(hub: Hub, tmp_path: Path) -> tailrace.Pipeline:
+    """Two files of ten rows each, by the writer ``lake/files``."""
+    rows = tmp_path / "rows"
+    lake = tailrace.Pipeline("lake", CountingReader(rows_file=str(rows)))
+    lake.write("files", writers.file(str(tmp_path / "out")), engine="direct")
+    for count in (10, 20):
+        rows.write_text(str(count))
+        lake.run(hub, once=True)
+    return lake
+
+
+def test_a_rewind_into_the_middle_of_a_file_is_explained_by_the_rewinds_that_are_valid(
+    desk: Desk, tmp_path: Path
+) -> None:
+    lake = lake_of_files(desk.hub, tmp_path)
+    assert "beginning of one of its files" in "\n".join(rewind(desk.hub, "lake/files", "5").lines)
+    with pytest.raises(PipelineFailed, match="only whole files"):
+        lake.run(desk.hub, once=True)
+    commands = [each.command for each in explain(desk.hub, "lake/files").remedies]
+    assert commands == [
+        "tailrace pipeline rewind lake/files 0",
+        "tailrace pipeline rewind lake/files 10",
+    ]
+    lines = rewind(desk.hub, "lake/files", "10").lines
+    assert lines[0].endswith("goes back to lake.commits/0.0@10, not @5: no sink knows of that yet")
+    assert "0 records" not in lines[1]
+    assert lake.run(desk.hub, once=True) is Ending.DONE
+    written = sorted(path for path in (tmp_path / "out" / "numbers").iterdir())
+    assert [len(path.read_text().splitlines()) for path in written] == [10, 10]
+
+
+def test_the_plan_of_a_rewind_says_which_sinks_have_rows_twice_then(desk: Desk) -> None:
+    assert desk.run()
+    plan = "\n".join(plan_rewind(desk.hub, "lake/crm", "9").lines)
+    assert "a topic, a table without a key or a sink of Spark holds are there twice" in plan

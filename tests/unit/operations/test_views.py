@@ -13,17 +13,23 @@ from tailrace import writers
 from tailrace.backend.contract import Transaction
 from tailrace.errors import ConfigError, InvalidValue
 from tailrace.hub import Hub
+from tailrace.hub import open as open_hub
 from tailrace.log.record import Record
 from tailrace.message import Partition
 from tailrace.operations.explain import Explanation, explain
+from tailrace.operations.hub_info import embedded
 from tailrace.operations.namespaces import namespace_offsets
 from tailrace.operations.pipeline_log import read_log, view_record
+from tailrace.operations.pipeline_run import Watch
 from tailrace.operations.pipelines import view_pipelines, with_rates
 from tailrace.operations.preflight import try_pipeline
 from tailrace.operations.records_between import amount_between
 from tailrace.pipeline.books import Books, State, WriterName
 from tailrace.pipeline.registry import hold_name, register
+from tailrace.settings import HubSettings
+from tailrace.source.reader import Until
 from tailrace.testing import MemoryBackend
+from tailrace.topic.consumers import consumers
 from tests.pipelines.counting import CountingReader
 from tests.pipelines.recording import RecordingWriter
 from tests.unit.operations.desk import LOG, Desk
@@ -244,3 +250,30 @@ def test_records_are_counted_by_parts_of_batches(tmp_path: Path) -> None:
 
 def test_no_pipelines_is_no_error() -> None:
     assert view_pipelines(Hub.from_backend(MemoryBackend())) == []
+
+
+def test_a_new_writer_whose_beginning_was_compacted_is_refused_and_not_shown(
+    tmp_path: Path,
+) -> None:
+    settings = HubSettings(path=str(tmp_path / "hub"), segment_bytes=1 << 16)
+    with open_hub(settings=settings) as hub:
+        desk = Desk(hub, tmp_path, rows=6000)
+        assert desk.run()
+        assert embedded(hub).compact(LOG, lambda: 6000).rewritten
+        desk.writers = ("crm", "late", "later")
+        with pytest.raises(ConfigError, match="were compacted"):
+            desk.run()
+        (view,) = view_pipelines(hub)
+        assert [writer.name for writer in view.writers] == ["lake/crm"]
+        assert list(consumers(hub.backend.store, "lake.commits")) == ["lake/crm"]
+
+
+def test_a_run_says_that_it_waits_for_spark_before_it_has_writers(desk: Desk) -> None:
+    lake = desk.pipeline()
+    by_hand = lake.prepare(desk.hub, until=Until.NOW)
+    assert Watch(desk.hub, by_hand, {}).look(1.0).starting == "its writers"
+    lake.write("big", RecordingWriter(str(desk.sink())), engine="spark")
+    on_spark = lake.prepare(desk.hub, until=Until.NOW)
+    assert Watch(desk.hub, on_spark, {}).look(1.0).starting == "Spark"
+    by_hand.run()
+    assert Watch(desk.hub, by_hand, {}).look(2.0).starting is None

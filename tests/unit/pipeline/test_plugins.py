@@ -128,6 +128,8 @@ def test_the_writer_of_the_example_writes_removes_and_names_what_it_cannot(tmp_p
     session.write(rows_of(record(3, {"id": "a"}, op=Op.DELETE)), Offsets(3, 4))
     assert [file.name for file in (tmp_path / "out" / "orders").iterdir()] == ["b.json"]
     assert session.finish() == ()
+    session.write(rows_of(record(4, {"id": "../../b"})), Offsets(4, 5))
+    assert {file.parent.name for file in tmp_path.rglob("*.json")} == {"orders"}
 
 
 def test_the_page_shows_the_example_as_it_is() -> None:

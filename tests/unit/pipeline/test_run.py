@@ -10,10 +10,21 @@ from typing import Any
 import pytest
 
 from tailrace import Hub
-from tailrace.errors import Busy, ConfigError, PipelineFailed
+from tailrace.errors import (
+    Busy,
+    ConfigError,
+    InvalidName,
+    InvalidValue,
+    NothingToRead,
+    PipelineFailed,
+)
+from tailrace.pipeline.definition import PipelineDefinition, WriterDefinition
+from tailrace.pipeline.driving import Driver, drive_directly
 from tailrace.pipeline.pipeline import Pipeline
+from tailrace.pipeline.reader_failure import find_failure
+from tailrace.pipeline.registry import find
 from tailrace.pipeline.run import Ending, PipelineRun
-from tailrace.source.reader import Until
+from tailrace.source.reader import Preview, Reading, Until
 from tailrace.testing import MemoryBackend
 from tests.pipelines.counting import CountingReader
 from tests.pipelines.recording import RecordingWriter, deliveries, set_bad
@@ -184,3 +195,78 @@ def test_a_sink_that_cannot_be_reached_is_named_before_anything_starts(
     with pytest.raises(ConfigError, match=r"writer[.]crm: no route"):
         made.run(hub, once=True)
     assert hub.topics() == []
+
+
+class BreakingReader(CountingReader, frozen=True):
+    """A reader that cannot be opened while the file `broken` is there."""
+
+    broken: str = ""
+
+    def open(self, until: Until) -> Reading:
+        if Path(self.broken).exists():
+            raise OSError("the cable is out")
+        return super().open(until)
+
+
+def test_why_a_reader_failed_is_kept_in_the_hub_until_it_reads_again(
+    hub: Hub, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken"
+    made = Pipeline("lake", BreakingReader(10, broken=str(broken)))
+    add(made, tmp_path, "one")
+    broken.touch()
+    with pytest.raises(PipelineFailed, match="the cable is out"):
+        made.run(hub, once=True)
+    failure = find_failure(hub.backend, "lake")
+    assert failure is not None
+    assert (failure.error, failure.since_ms > 0) == ("OSError: the cable is out", True)
+    broken.unlink()
+    assert made.run(hub, once=True) is Ending.DONE
+    assert find_failure(hub.backend, "lake") is None
+
+
+class EmptyReader(CountingReader, frozen=True):
+    """A reader that never has anything."""
+
+    def check(self) -> Preview:
+        raise NothingToRead("there is nothing yet")
+
+
+def test_a_source_that_is_empty_keeps_no_row_that_waits_from_its_writers(
+    hub: Hub, tmp_path: Path
+) -> None:
+    first = pipeline(tmp_path, 10, "one")
+    first.run(hub, once=True)
+    later = Pipeline("lake", EmptyReader())
+    path = add(later, tmp_path, "late")
+    run = later.prepare(hub, until=Until.NOW)
+    assert run.run() is Ending.DONE
+    assert offsets(path) == list(range(10))
+    assert run.empty == "reader: there is nothing yet"
+
+
+def test_writers_that_could_not_be_driven_are_not_registered_and_the_others_stay(
+    hub: Hub, tmp_path: Path
+) -> None:
+    made = pipeline(tmp_path, 10, "one")
+    made.run(hub, once=True)
+    add(made, tmp_path, "refused")
+    add(made, tmp_path, "never")
+
+    def driver_of(hub: Hub, definition: PipelineDefinition, each: WriterDefinition) -> Driver:
+        if each.name == "refused":
+            raise ConfigError("Spark is not here")
+        return drive_directly(hub, definition, each)
+
+    run = PipelineRun(hub, made.definition, until=Until.NOW, driver_of=driver_of)
+    with pytest.raises(ConfigError, match="Spark"):
+        run.run()
+    registered = find(hub.backend.store, "lake")
+    assert registered is not None
+    assert list(registered.writers) == ["one"]
+
+
+@pytest.mark.parametrize(("name", "reader"), [("a/b", CountingReader()), ("lake", "in/*.jsonl")])
+def test_what_can_be_no_pipeline_is_refused_when_it_is_defined(name: str, reader: Any) -> None:
+    with pytest.raises((InvalidName, InvalidValue)):
+        Pipeline(name, reader)

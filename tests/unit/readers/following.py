@@ -29,7 +29,7 @@ class Followed:
         self.log = self.hub.create_topic("log", partitions=1)
         self.letters = self.hub.create_topic("letters", partitions=1)
         # Every step is a look.
-        self._reader = readers.file(path, poll="1us", **options)
+        self._reader = readers.file(path, **{"poll": "1us"} | options)
         self._run: SourceRun | None = None
         self.begin(until)
 
@@ -48,6 +48,11 @@ class Followed:
         """One step."""
         assert self._run is not None
         return self._run.step()
+
+    def look(self) -> None:
+        """Look once at least, and read what is known then."""
+        while self.step():
+            pass
 
     def settle(self) -> None:
         """Read until nothing more comes."""

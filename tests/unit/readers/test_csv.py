@@ -155,3 +155,23 @@ def test_until_now_does_not_take_a_row_that_goes_on(tmp_path: Path) -> None:
         source.begin(Until.NOW)
         assert source.rows() == [1, 2]
         assert source.messages()[-1].data == b'{"n":2,"s":"bc"}'
+
+
+def test_a_header_that_is_not_in_the_encoding_is_a_dead_letter_with_its_rows_and_others_go_on(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.csv").write_bytes(b"n,na\xefve\n1,x\n")
+    (tmp_path / "b.csv").write_bytes(b"n\n2\n")
+    with Followed(str(tmp_path / "*.csv")) as source:
+        assert source.rows() == ["2"]
+        source.begin()
+        append(tmp_path / "a.csv", "3,y\n")
+        (header, first, second) = source.bad()
+        assert header[0] == f"{tmp_path}/a.csv:1"
+        assert header[2] == b"n,na\xefve"
+        assert "the header is not utf-8" in first[1]
+        assert [where for where, _, _ in (first, second)] == [
+            f"{tmp_path}/a.csv:2", f"{tmp_path}/a.csv:3",
+        ]  # fmt: skip
+        (tmp_path / "a.csv").write_bytes("n,naïve\n4,x\n".encode())
+        assert source.rows() == ["2", "4"]
