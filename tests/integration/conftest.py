@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tailrace.spark.session import start
+
+# Writers of tests are sent to Spark's workers by name, and a worker may begin in any directory.
+_ROOT = str(Path(__file__).parents[2])
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), _ROOT)))
 
 
 @pytest.fixture(scope="session")
@@ -19,11 +24,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "tailrace-tests",
         master="local[2,4]",
         log_file=tmp_path_factory.mktemp("spark") / "spark.log",
-        options={
-            "spark.sql.shuffle.partitions": "2",
-            # Writers of tests are sent by name, and a worker may begin in any directory.
-            "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),
-        },
+        options={"spark.sql.shuffle.partitions": "2"},
     )
     yield session
     session.stop()
