@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tailrace.spark.session import start
@@ -20,6 +21,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONP
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on two cores that tries a task four times. Tests that use it are marked
     `xdist_group("spark")`."""
+    if SparkContext._active_spark_context is not None:
+        SparkContext._active_spark_context.stop()  # Of another test, with other settings.
     session = start(
         "tailrace-tests",
         master="local[2,4]",
