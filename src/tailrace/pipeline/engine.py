@@ -15,7 +15,7 @@ from tailrace.message import Partition
 from tailrace.pipeline.chain import Chain
 from tailrace.pipeline.deliver import Covered, Report, covered, make_attempt
 from tailrace.pipeline.plan import Part
-from tailrace.pipeline.writer import Attempt, Offsets, Writer, WriterSession
+from tailrace.pipeline.writer import Attempt, Offsets, Writer, WriterSession, stream_name
 from tailrace.topic.reading import batches_within
 
 ATTEMPTS_A_ROUND: Final = 1 << 32
@@ -33,14 +33,14 @@ class Assignment(NamedTuple):
 class Work:
     """A writer's work on a plan, apart from which parts of it.
 
-    `stream` begins the name of every stream: the identity of the commit log. Each time a writer
+    `log` is the identity of the commit log. Each time a writer
     sets about a plan is a new `round` of its epoch.
     """
 
     writer: Writer
     chain: Chain
     name: str
-    stream: str
+    log: str
     fence: str
     epoch: int
     round: int
@@ -48,7 +48,7 @@ class Work:
 
     def stream_of(self, partition: Partition) -> str:
         """The name of a partition of the commit log for ever."""
-        return f"{self.stream}/{partition.storage}.{partition.number}"
+        return stream_name(self.log, partition)
 
 
 class PlanEngine(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tailrace.hub import Hub
 from tailrace.message import Partition
 from tailrace.pipeline.books import Books
-from tailrace.pipeline.writer import Writer
+from tailrace.pipeline.writer import Writer, stream_name
 
 
 def forget_rewound(books: Books, writer: Writer, hub: Hub) -> None:
@@ -32,5 +32,4 @@ def reconcile(books: Books, writer: Writer, hub: Hub) -> None:
 
 
 def _stream(books: Books, partition: Partition) -> str:
-    identity = books.view.definition.identity
-    return f"{identity}/{partition.storage}.{partition.number}"
+    return stream_name(books.view.definition.identity, partition)

@@ -26,6 +26,7 @@ import msgspec
 
 from tailrace.errors import ConfigError
 from tailrace.hub import Hub
+from tailrace.message import Partition
 from tailrace.pipeline.rows import Rows
 
 if TYPE_CHECKING:
@@ -37,6 +38,11 @@ class Offsets(NamedTuple):
 
     start: int
     end: int
+
+
+def stream_name(identity: str, partition: Partition) -> str:
+    """A partition of a commit log, named for ever by the identity of the log."""
+    return f"{identity}/{partition.storage}.{partition.number}"
 
 
 class Failure(NamedTuple):

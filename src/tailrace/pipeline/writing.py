@@ -208,7 +208,7 @@ class WriterRun:
             writer=self.definition.writer,
             chain=self.definition.chain,
             name=str(self.name),
-            stream=self._log.view.definition.identity,
+            log=self._log.view.definition.identity,
             fence=fence.name,
             epoch=fence.epoch,
             round=next(self._rounds),

@@ -123,7 +123,7 @@ class Reader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Opened:
-    """A base for readings: a context manager that closes itself."""
+    """A base for what is closed at the end of its `with` block."""
 
     def __enter__(self) -> Self:
         return self

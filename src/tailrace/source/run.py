@@ -11,8 +11,7 @@ import contextlib
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import msgspec
 
@@ -28,7 +27,7 @@ from tailrace.clock import Clock, SystemClock
 from tailrace.errors import BackendUnavailable, Conflict, Fenced, OutcomeUnknown
 from tailrace.hub import Hub
 from tailrace.source.delivery import Delivery, Outlet
-from tailrace.source.reader import Batch, Reader, Split, Until
+from tailrace.source.reader import Batch, Opened, Reader, Split, Until
 from tailrace.source.split_state import (
     SplitState,
     entry,
@@ -48,7 +47,7 @@ _FENCES_KEPT_MAX: Final = 64
 """Fences of splits that are gone are removed so many at a time."""
 
 
-class SourceRun:
+class SourceRun(Opened):
     """One run of a source. For one thread.
 
     It takes the source over: a run that was under way is `Fenced` at its next batch. Call `step`
@@ -130,17 +129,6 @@ class SourceRun:
         self._reading.close()
         with contextlib.suppress(BackendUnavailable):
             self._forget_fences(0)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _take_over(self) -> None:
         """Raise the fences of all splits, so that the positions read then stay as they are."""
