@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from tailrace.errors import BackendUnavailable, OutcomeUnknown
-from tailrace.pipeline.writer import Offsets
+from tailrace.pipeline.offsets import Offsets
 from tailrace.writers.sql import SqlWriter
 from tailrace.writers.sql_database import database_at
 from tests.evidence import RecordEvidence

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tailrace.hub import Hub
+from tailrace.pipeline.offsets import Offsets
 from tailrace.pipeline.rows import Rows
-from tailrace.pipeline.writer import Attempt, Failure, Offsets, Staged, Writer, WriterSession
+from tailrace.pipeline.writer import Attempt, Failure, Staged, Writer, WriterSession
 
 WAIT_S = 60
 

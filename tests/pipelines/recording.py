@@ -8,8 +8,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tailrace.pipeline.offsets import Offsets
 from tailrace.pipeline.rows import Rows
-from tailrace.pipeline.writer import Attempt, Failure, Offsets, Staged, Writer, WriterSession
+from tailrace.pipeline.writer import Attempt, Failure, Staged, Writer, WriterSession
 
 
 class RecordingWriter(Writer, frozen=True):

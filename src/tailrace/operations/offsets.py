@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from tailrace.errors import InvalidValue
 from tailrace.message import Partition
-from tailrace.pipeline.writer import Offsets
+from tailrace.pipeline.offsets import Offsets
 from tailrace.topic.topic import Topic
 
 _FORM: Final = re.compile(r"(?:(?P<where>[^@\s]+)@)?(?P<first>[0-9]+)(?:-(?P<last>[0-9]+))?")

@@ -20,9 +20,9 @@ from tailrace.operations.records_between import amount_within
 from tailrace.operations.registered import FoundWriter, find_writer, runner
 from tailrace.pipeline import books as writer_books
 from tailrace.pipeline.books import Books
+from tailrace.pipeline.offsets import Offsets
 from tailrace.pipeline.plan import acknowledged
 from tailrace.pipeline.registry import find, forget_writer, hold_name
-from tailrace.pipeline.writer import Offsets
 from tailrace.topic import consumers
 
 _SINKS: Final = (

@@ -36,8 +36,8 @@ from tailrace.backend.contract import (
 )
 from tailrace.errors import InvalidValue
 from tailrace.message import Partition
+from tailrace.pipeline.offsets import Offsets
 from tailrace.pipeline.plan import Plan, acknowledged
-from tailrace.pipeline.writer import Offsets
 from tailrace.topic.ledger import Progress
 from tailrace.topic.view import View
 

@@ -14,16 +14,9 @@ import pyarrow as pa
 
 from tailrace.errors import Fenced
 from tailrace.pipeline.chain import Chain
-from tailrace.pipeline.plan import united, without
+from tailrace.pipeline.offsets import Offsets, united, without
 from tailrace.pipeline.rows import RowError, Rows
-from tailrace.pipeline.writer import (
-    Attempt,
-    Failure,
-    Offsets,
-    Staged,
-    Writer,
-    WriterSession,
-)
+from tailrace.pipeline.writer import Attempt, Failure, Staged, Writer, WriterSession
 
 _TOLD_CHARACTERS_MAX: Final = 1000
 

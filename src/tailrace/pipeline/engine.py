@@ -14,8 +14,9 @@ from tailrace.hub import Hub
 from tailrace.message import Partition
 from tailrace.pipeline.chain import Chain
 from tailrace.pipeline.deliver import Covered, Report, covered, make_attempt
+from tailrace.pipeline.offsets import Offsets
 from tailrace.pipeline.plan import Part
-from tailrace.pipeline.writer import Attempt, Offsets, Writer, WriterSession, stream_name
+from tailrace.pipeline.writer import Attempt, Writer, WriterSession, stream_name
 from tailrace.topic.reading import batches_within
 
 ATTEMPTS_A_ROUND: Final = 1 << 32

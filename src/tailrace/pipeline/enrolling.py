@@ -8,7 +8,7 @@ from tailrace.errors import ConfigError
 from tailrace.message import Partition
 from tailrace.pipeline.books import Books
 from tailrace.pipeline.definition import Start, WriterDefinition
-from tailrace.pipeline.writer import Offsets
+from tailrace.pipeline.offsets import Offsets
 from tailrace.topic.consumers import consumers, forget, register
 
 

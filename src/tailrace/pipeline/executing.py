@@ -21,9 +21,10 @@ from tailrace.pipeline.chain import Chain, control_mask
 from tailrace.pipeline.deliver import Report, covered, make_attempt
 from tailrace.pipeline.engine import ATTEMPTS_A_ROUND, Work
 from tailrace.pipeline.namespace import NamespaceFilter
+from tailrace.pipeline.offsets import Offsets
 from tailrace.pipeline.plan import Part
 from tailrace.pipeline.rows import RowError, Rows
-from tailrace.pipeline.writer import Attempt, Offsets
+from tailrace.pipeline.writer import Attempt
 from tailrace.spark.hubs import hub_at
 from tailrace.spark.ranges import Range, read_range
 from tailrace.spark.tasks import settle

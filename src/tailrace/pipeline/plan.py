@@ -7,7 +7,7 @@ by a plan to deliver what is left of it one record at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from itertools import pairwise
 from typing import Final
@@ -16,7 +16,8 @@ import msgspec
 
 from tailrace.backend.contract import Log
 from tailrace.message import Partition
-from tailrace.pipeline.writer import Offsets, Staged
+from tailrace.pipeline.offsets import Offsets
+from tailrace.pipeline.writer import Staged
 from tailrace.topic.ledger import Progress
 from tailrace.topic.lineage import Stream, StreamState, startable
 from tailrace.topic.view import View
@@ -175,27 +176,3 @@ def acknowledged(progress: Progress, offsets: Offsets) -> list[Offsets]:
     if at < offsets.end:
         held.append(Offsets(at, offsets.end))
     return held
-
-
-def united(ranges: Iterable[Offsets]) -> list[Offsets]:
-    """Ranges in order, apart from each other, that cover the same offsets."""
-    merged: list[Offsets] = []
-    for start, end in sorted(ranges):
-        if merged and start <= merged[-1].end:
-            merged[-1] = Offsets(merged[-1].start, max(end, merged[-1].end))
-        elif start < end:
-            merged.append(Offsets(start, end))
-    return merged
-
-
-def without(offsets: Offsets, taken: Sequence[int]) -> list[Offsets]:
-    """A range less some single offsets."""
-    left = []
-    at = offsets.start
-    for offset in sorted(set(taken)):
-        if at < offset:
-            left.append(Offsets(at, offset))
-        at = max(at, offset + 1)
-    if at < offsets.end:
-        left.append(Offsets(at, offsets.end))
-    return left

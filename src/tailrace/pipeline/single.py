@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from tailrace.errors import Fenced
 from tailrace.pipeline.deliver import Covered, is_of_the_sink, told
 from tailrace.pipeline.engine import Assignment
-from tailrace.pipeline.plan import Part, Plan, united
+from tailrace.pipeline.offsets import Offsets, united
+from tailrace.pipeline.plan import Part, Plan
 from tailrace.pipeline.rows import RowError
-from tailrace.pipeline.writer import Offsets, WriterSession
+from tailrace.pipeline.writer import WriterSession
 
 if TYPE_CHECKING:
     from tailrace.pipeline.writing import WriterRun

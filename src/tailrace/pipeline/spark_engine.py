@@ -30,10 +30,11 @@ from tailrace.pipeline.executing import (
     write_rows,
 )
 from tailrace.pipeline.namespace import ALL
+from tailrace.pipeline.offsets import Offsets
 from tailrace.pipeline.plan import Part
 from tailrace.pipeline.rows import Rows
 from tailrace.pipeline.sql import Sql
-from tailrace.pipeline.writer import Failure, FrameWriter, Offsets, Staged, WriterSession
+from tailrace.pipeline.writer import Failure, FrameWriter, Staged, WriterSession
 from tailrace.spark.hubs import log_of
 from tailrace.spark.ranges import Range
 

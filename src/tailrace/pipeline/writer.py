@@ -27,17 +27,11 @@ import msgspec
 from tailrace.errors import ConfigError
 from tailrace.hub import Hub
 from tailrace.message import Partition
+from tailrace.pipeline.offsets import Offsets
 from tailrace.pipeline.rows import Rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-class Offsets(NamedTuple):
-    """The offsets from `start` up to, not including, `end`."""
-
-    start: int
-    end: int
 
 
 def stream_name(identity: str, partition: Partition) -> str:

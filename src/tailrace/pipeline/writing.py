@@ -26,6 +26,7 @@ from tailrace.pipeline.definition import OnError, PipelineDefinition, WriterDefi
 from tailrace.pipeline.deliver import Report, told
 from tailrace.pipeline.engine import Assignment, PlanEngine, Work
 from tailrace.pipeline.enrolling import enrol
+from tailrace.pipeline.offsets import Offsets
 from tailrace.pipeline.plan import (
     Part,
     Plan,
@@ -38,7 +39,7 @@ from tailrace.pipeline.plan import (
 from tailrace.pipeline.reconciling import forget_rewound, reconcile
 from tailrace.pipeline.single import deliver_singly
 from tailrace.pipeline.trouble import Trouble, trouble_of
-from tailrace.pipeline.writer import Offsets, Staged
+from tailrace.pipeline.writer import Staged
 from tailrace.topic.reading import record_at
 
 _log = logging.getLogger(__name__)

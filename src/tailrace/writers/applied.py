@@ -20,7 +20,7 @@ import msgspec
 from tailrace.backend.contract import FENCES, Backend, Change, Fence, TableKey, Transaction
 from tailrace.errors import Busy, Conflict, Fenced, OutcomeUnknown
 from tailrace.message import Partition
-from tailrace.pipeline.writer import Offsets
+from tailrace.pipeline.offsets import Offsets
 from tailrace.topic.ledger import Progress
 
 ATTEMPTS_MAX: Final = 10

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from tailrace.pipeline.offsets import Offsets
 from tailrace.pipeline.rows import RowError, Rows
-from tailrace.pipeline.writer import Failure, Offsets
+from tailrace.pipeline.writer import Failure
 
 
 def refused(rows: Rows, encode: Callable[[Rows], object]) -> list[Failure]:

@@ -10,8 +10,9 @@ from typing import Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
+from tailrace.pipeline.offsets import Offsets
 from tailrace.pipeline.rows import RowError, Rows
-from tailrace.pipeline.writer import Failure, Offsets, Staged
+from tailrace.pipeline.writer import Failure, Staged
 from tailrace.writers.place import Place
 from tailrace.writers.refusals import between, refused, within
 

@@ -18,7 +18,8 @@ from msgspec import Meta
 
 from tailrace.errors import ConfigError, InvalidValue
 from tailrace.hub import Hub
-from tailrace.pipeline.writer import Attempt, Offsets, Writer, WriterSession
+from tailrace.pipeline.offsets import Offsets
+from tailrace.pipeline.writer import Attempt, Writer, WriterSession
 from tailrace.writers.sql_names import check_template
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ while the attempt that writes is the newest; so rows and ranges never disagree.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -16,7 +15,8 @@ import msgspec
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, Text, inspect
 
 from tailrace.errors import Fenced
-from tailrace.pipeline.writer import Attempt, Offsets
+from tailrace.pipeline.offsets import Offsets, united, within
+from tailrace.pipeline.writer import Attempt
 from tailrace.writers.sql_database import Database, Link
 from tailrace.writers.sql_names import APPLIED
 from tailrace.writers.sql_statements import making_tables, placeholder
@@ -31,24 +31,6 @@ _TABLE = Table(
     Column("ranges", Text, nullable=False),
 )
 _ranges_decoder = msgspec.json.Decoder(list[Offsets])
-
-
-def including(ranges: Sequence[Offsets], added: Offsets) -> list[Offsets]:
-    """Ranges in order and apart from each other, with one more."""
-    if added.start >= added.end:
-        return list(ranges)
-    first = bisect_left(ranges, added.start, key=lambda each: each.end)
-    after = bisect_right(ranges, added.end, key=lambda each: each.start)
-    if first < after:
-        start, end = ranges[first].start, ranges[after - 1].end
-        added = Offsets(min(start, added.start), max(end, added.end))
-    return [*ranges[:first], added, *ranges[after:]]
-
-
-def within(ranges: Sequence[Offsets], bounds: Offsets) -> list[Offsets]:
-    """What ranges have in common with one."""
-    cut = (Offsets(max(start, bounds.start), min(end, bounds.end)) for start, end in ranges)
-    return [each for each in cut if each.start < each.end]
 
 
 class _Row(NamedTuple):
@@ -104,13 +86,13 @@ class AppliedRow:
         `ranges` is what was stored when last seen. `Fenced` if there is a newer attempt.
         """
         owner = (attempt.epoch, attempt.number)
-        after = including(ranges, added)
+        after = united([*ranges, added])
         cursor.execute(self._replace, (_encoded(after), *self._id, _encoded(ranges), *owner))
         if cursor.rowcount == 0:
             row = self._row(cursor)
             if row is None or (row.epoch, row.attempt) != owner:
                 raise self._fenced(attempt, row)
-            after = including(_ranges_decoder.decode(row.ranges), added)
+            after = united([*_ranges_decoder.decode(row.ranges), added])
             cursor.execute(self._store, (_encoded(after), *self._id))
         return after
 

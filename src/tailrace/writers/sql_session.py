@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from tailrace.errors import BackendUnavailable, Error
+from tailrace.pipeline.offsets import Offsets, within
 from tailrace.pipeline.rows import Document, RowError, Rows
-from tailrace.pipeline.writer import Attempt, Failure, Offsets, Staged
+from tailrace.pipeline.writer import Attempt, Failure, Staged
 from tailrace.writers.sql import Create
-from tailrace.writers.sql_applied import AppliedRow, has_table, make_table, within
+from tailrace.writers.sql_applied import AppliedRow, has_table, make_table
 from tailrace.writers.sql_changes import Changes, Moved, Step, plan
 from tailrace.writers.sql_copy import copy_rows, copy_upsert
 from tailrace.writers.sql_database import Database

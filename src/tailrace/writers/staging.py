@@ -27,7 +27,8 @@ from msgspec import Meta
 
 from tailrace.errors import Error, InvalidValue
 from tailrace.hub import Hub
-from tailrace.pipeline.writer import Attempt, Offsets, Staged, Writer, WriterSession
+from tailrace.pipeline.offsets import Offsets
+from tailrace.pipeline.writer import Attempt, Staged, Writer, WriterSession
 from tailrace.writers.place import Place
 from tailrace.writers.runs import Format, StagedSession
 

@@ -11,7 +11,8 @@ from msgspec import Meta
 from tailrace.backend.contract import FENCES
 from tailrace.errors import ConfigError, TopicExists, UnknownTopic
 from tailrace.hub import Hub
-from tailrace.pipeline.writer import Attempt, Offsets, Writer, WriterSession
+from tailrace.pipeline.offsets import Offsets
+from tailrace.pipeline.writer import Attempt, Writer, WriterSession
 from tailrace.spark.hubs import hub_at
 from tailrace.topic.composite import check_name
 from tailrace.topic.topic import Topic

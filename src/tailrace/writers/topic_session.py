@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from tailrace.backend.contract import TableKey, Transaction
 from tailrace.errors import Busy, InvalidValue, MessageTooLarge, OutcomeUnknown
+from tailrace.pipeline.offsets import Offsets
 from tailrace.pipeline.rows import RowError, Rows
-from tailrace.pipeline.writer import Attempt, Failure, Offsets, Staged
+from tailrace.pipeline.writer import Attempt, Failure, Staged
 from tailrace.topic.shipment import Shipment
 from tailrace.topic.topic import Topic
 from tailrace.topic.view import commit_following

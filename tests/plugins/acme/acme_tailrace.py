@@ -16,8 +16,9 @@ from msgspec import Meta
 from tailrace import ConfigError, Mode, Op
 from tailrace.log.record import Record
 from tailrace.log.schema import from_records
+from tailrace.pipeline.offsets import Offsets
 from tailrace.pipeline.rows import Rows
-from tailrace.pipeline.writer import Attempt, Failure, Offsets, Staged, Writer
+from tailrace.pipeline.writer import Attempt, Failure, Staged, Writer
 from tailrace.source.reader import Batch, Opened, Preview, Reader, Split, Until
 
 BATCH_MAILS = 1000

@@ -23,8 +23,9 @@ from tailrace.pipeline.deliver import Covered
 from tailrace.pipeline.driving import DirectDriver, drive_directly
 from tailrace.pipeline.engine import Assignment, DirectEngine, Work
 from tailrace.pipeline.executing import whole_records
+from tailrace.pipeline.offsets import Offsets
 from tailrace.pipeline.plan import Part, Plan, PlanKind, open_streams
-from tailrace.pipeline.writer import Offsets, Staged
+from tailrace.pipeline.writer import Staged
 from tailrace.testing import MemoryBackend
 from tailrace.writers.file import FileWriter
 from tailrace.writers.sql import SqlWriter

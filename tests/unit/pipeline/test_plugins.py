@@ -14,9 +14,10 @@ from tailrace.errors import ConfigError
 from tailrace.log.schema import records_of
 from tailrace.message import Op
 from tailrace.pipeline import plugins
+from tailrace.pipeline.offsets import Offsets
 from tailrace.pipeline.options import options_of
 from tailrace.pipeline.plugins import Kind
-from tailrace.pipeline.writer import Attempt, Failure, Offsets, Writer
+from tailrace.pipeline.writer import Attempt, Failure, Writer
 from tailrace.source.reader import Reader, Until
 from tests.plugins.installing import ACME, install, make_project
 from tests.unit.pipeline.rowing import record, rows_of

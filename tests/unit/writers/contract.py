@@ -17,8 +17,9 @@ from tailrace.hub import Hub
 from tailrace.log.record import Record
 from tailrace.log.schema import from_records
 from tailrace.message import Mode, Op
+from tailrace.pipeline.offsets import Offsets
 from tailrace.pipeline.rows import Rows
-from tailrace.pipeline.writer import Attempt, Failure, Offsets, Staged, Writer
+from tailrace.pipeline.writer import Attempt, Failure, Staged, Writer
 from tailrace.testing import MemoryBackend
 
 WRITER = "lake/out"

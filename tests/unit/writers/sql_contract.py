@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tailrace.errors import BackendUnavailable, Fenced
+from tailrace.pipeline.offsets import Offsets
 from tailrace.pipeline.rows import RowError
-from tailrace.pipeline.writer import Offsets
 from tailrace.writers.sql import SqlWriter
 from tailrace.writers.sql_errors import Refused
 from tests.unit.writers.sql_sink import (

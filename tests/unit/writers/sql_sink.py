@@ -13,8 +13,9 @@ from tailrace.hub import Hub
 from tailrace.log.record import Record
 from tailrace.log.schema import from_records
 from tailrace.message import Op
+from tailrace.pipeline.offsets import Offsets
 from tailrace.pipeline.rows import Rows
-from tailrace.pipeline.writer import Attempt, Failure, Offsets, WriterSession
+from tailrace.pipeline.writer import Attempt, Failure, WriterSession
 from tailrace.writers.sql import SqlWriter
 
 WRITER, STREAM = "lake/crm", "5f2a/0.0"

@@ -16,7 +16,8 @@ from tailrace import writers
 from tailrace.errors import ConfigError, Error, InvalidValue
 from tailrace.hub import Hub
 from tailrace.message import Mode, Op
-from tailrace.pipeline.writer import Offsets, Writer
+from tailrace.pipeline.offsets import Offsets
+from tailrace.pipeline.writer import Writer
 from tailrace.testing import MemoryBackend
 from tailrace.writers.file import FileWriter
 from tests.unit.writers.contract import (

@@ -16,7 +16,8 @@ from tailrace.errors import InvalidValue
 from tailrace.hub import Hub
 from tailrace.log.record import Record
 from tailrace.message import Op
-from tailrace.pipeline.writer import Offsets, Writer
+from tailrace.pipeline.offsets import Offsets
+from tailrace.pipeline.writer import Writer
 from tailrace.testing import MemoryBackend
 from tests.unit.writers.contract import (
     WRITER,

@@ -12,9 +12,8 @@ import msgspec
 import pytest
 
 from tailrace.errors import BackendUnavailable, ConfigError, InvalidValue
-from tailrace.pipeline.writer import Offsets
+from tailrace.pipeline.offsets import Offsets, united, within
 from tailrace.writers.sql import SqlWriter
-from tailrace.writers.sql_applied import including, within
 from tests.unit.writers.sql_contract import SqlContract
 from tests.unit.writers.sql_sink import Sink, attempt, insert
 
@@ -154,5 +153,5 @@ def test_ranges_are_kept_in_order_and_apart(
     ranges: list[tuple[int, int]], added: tuple[int, int], expected: list[tuple[int, int]]
 ) -> None:
     held = [Offsets(*each) for each in ranges]
-    assert [tuple(each) for each in including(held, Offsets(*added))] == expected
+    assert [tuple(each) for each in united([*held, Offsets(*added)])] == expected
     assert within([Offsets(0, 3), Offsets(5, 9)], Offsets(2, 6)) == [Offsets(2, 3), Offsets(5, 6)]

@@ -15,7 +15,8 @@ from tailrace.hub import Hub
 from tailrace.log.record import Record
 from tailrace.log.schema import records_of
 from tailrace.message import Mode, Op, Partition
-from tailrace.pipeline.writer import Offsets, Writer
+from tailrace.pipeline.offsets import Offsets
+from tailrace.pipeline.writer import Writer
 from tailrace.settings import HubSettings
 from tests.unit.topic.faults import FaultyBackend, once, unknown
 from tests.unit.writers.contract import (
