@@ -1,0 +1,1 @@
+"""Shared groups: who consumes what."""

@@ -1,0 +1,428 @@
+"""The leader of a group: which borrowers there are, and who has which unit.
+
+What stands is in the store: a grant is committed, under the leader's own term and everything that
+it was decided from, before the borrower hears of it. So the leader may forget, be wrong about who
+lives, or be followed by another at any time: no two borrowers can write for one unit.
+
+Of the grants that it found when it was elected it takes over, as they are, those of borrowers that
+present them before `adopt_until`. Until then it takes nothing from those that have not come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from tailrace.group.actions import (
+    Action,
+    CommitGrants,
+    NewGrant,
+    ReadGrants,
+    ReadUnits,
+    Record,
+    Send,
+)
+from tailrace.group.assignments import Assignments
+from tailrace.group.events import (
+    GrantsCommitted,
+    GrantsRead,
+    GrantsRefused,
+    GrantsUnknown,
+    Tick,
+    UnitsRead,
+)
+from tailrace.group.messages import (
+    Disconnect,
+    Invalidate,
+    LeaderConnectResponse,
+    LeaderWanted,
+    Revoked,
+    RevokeFinished,
+    ToBorrower,
+    ToLeader,
+    UpdateProgress,
+)
+from tailrace.group.planner import plan
+from tailrace.group.times import Resend, Times
+from tailrace.group.unit import Basis, StoredGrant, UnitState
+
+
+class Heard(NamedTuple):
+    """A message came from a borrower of a process."""
+
+    process: str
+    message: ToLeader
+
+
+class ProcessLost(NamedTuple):
+    """The borrowers of a process are no more."""
+
+    process: str
+    why: str
+
+
+class RosterRead(NamedTuple):
+    """A process has these borrowers of this group; of the connected it believes that we know."""
+
+    process: str
+    version: int
+    connected: frozenset[str]
+    connecting: frozenset[str]
+
+
+LeaderEvent: TypeAlias = (
+    Heard
+    | ProcessLost
+    | RosterRead
+    | UnitsRead
+    | GrantsCommitted
+    | GrantsRefused
+    | GrantsUnknown
+    | GrantsRead
+    | Tick
+)
+
+
+@dataclass(slots=True)
+class _Borrower:
+    """A borrower as the leader knows it. One that is known only by the grants of an earlier term
+    has not been `heard` yet."""
+
+    process: str
+    revoke_timeout_s: float
+    roster_version: int = 0
+    heard: bool = False
+
+
+class Leader:
+    """One group's leader, for one term. See `tailrace.machine.Machine`.
+
+    `deposed` is set when it learns that another leads. `adopt_until` may be brought forward by
+    whoever learns when the leader before it stopped.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        term: int,
+        times: Times,
+        grants: Iterable[StoredGrant],
+        adopt_until: float,
+        now: float,
+    ) -> None:
+        self.group = group
+        self.term = term
+        self.deposed = False
+        self.adopt_until = adopt_until
+        self.marks: dict[str, tuple[int, int]] = {}
+        """How far units are by what borrowers said: epoch and mark, only ever higher."""
+        self._times = times
+        self._borrowers: dict[str, _Borrower] = {}
+        self._assignments = Assignments(group, term, times)
+        self._stored: dict[str, int] = {}
+        """The epochs of the grants that the store has."""
+        self._basis: Basis | None = None
+        self._stale = True
+        """Whether the units have to be read before the next plan."""
+        self._unsure = False
+        """Whether the store may have other grants than this leader knows of."""
+        self._changed = True
+        self._number = 0
+        self._pending: CommitGrants | None = None
+        self._ask = Resend(times, now)
+        self._refresh_at = now + times.refresh_s
+        for grant in grants:
+            self._stored[grant.unit] = grant.epoch
+            unheard = _Borrower(grant.process, revoke_timeout_s=2 * times.free_s)
+            self._borrowers.setdefault(grant.borrower, unheard)
+            self._assignments.adopt(grant.unit, grant.borrower, grant.epoch)
+
+    @property
+    def processes(self) -> set[str]:
+        """The processes that its borrowers are in."""
+        return {borrower.process for borrower in self._borrowers.values()}
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that it decided is done, as far as that is up to the store."""
+        return self._ready and not self._changed
+
+    @property
+    def borrowers(self) -> Collection[str]:
+        """Those that it counts on."""
+        return self._borrowers.keys()
+
+    def serves(self, process: str) -> bool:
+        """Whether it has taken in borrowers of a process."""
+        return any(b.heard and b.process == process for b in self._borrowers.values())
+
+    def owner(self, unit: str) -> tuple[str, int] | None:
+        """The borrower that has been granted a unit, and the epoch."""
+        assignment = self._assignments.get(unit)
+        return None if assignment is None else (assignment.borrower, assignment.epoch)
+
+    def handle(self, event: LeaderEvent, now: float) -> list[Action]:
+        """Take in an event. Once deposed, it answers nothing."""
+        if self.deposed:
+            return []
+        match event:
+            case Heard(process, message):
+                return self._heard(process, message, now)
+            case ProcessLost(process, why):
+                return self._lose(
+                    [name for name, b in self._borrowers.items() if b.process == process], why
+                )
+            case RosterRead():
+                return self._roster(event)
+            case UnitsRead(_, basis):
+                self._take_basis(basis, now)
+            case GrantsCommitted():
+                return self._committed(event, now)
+            case GrantsRefused(_, number, deposed):
+                if self._settles(number):
+                    self.deposed = deposed
+                    self._changed = self._stale = self._unsure = True
+                    self._ask = Resend(self._times, now)
+            case GrantsUnknown(_, number):
+                if self._settles(number):
+                    self._changed = self._unsure = True
+                    self._ask = Resend(self._times, now + self._times.resend_s)
+            case GrantsRead():
+                self._take_grants(event, now)
+            case Tick():
+                return self._tick(now)
+        return []
+
+    def deadline(self) -> float | None:
+        """When something is to be done, said again or given up."""
+        if self.deposed:
+            return None
+        if self._changed and self._ready:
+            return float("-inf")
+        moments = [self._refresh_at]
+        if (self._stale or self._unsure) and self._pending is None:
+            moments.append(self._ask.at)
+        if not all(borrower.heard for borrower in self._borrowers.values()):
+            moments.append(self.adopt_until)
+        resend_at = self._assignments.deadline()
+        return min(moments) if resend_at is None else min(resend_at, *moments)
+
+    def validate(self) -> None:
+        """Every invariant of a leader."""
+        self._assignments.validate()
+        for unit, assignment in self._assignments.items():
+            assert assignment.borrower in self._borrowers, f"{unit} is assigned to nobody"
+            stored = self._stored.get(unit) == assignment.epoch
+            assert stored or assignment.leaving, f"{unit} is not as it is stored"
+        if self._pending is not None:
+            twice = [g.unit for g in self._pending.granted if g.unit in self._assignments]
+            assert not twice, f"{twice} granted to two"
+
+    def _heard(self, process: str, message: ToLeader, now: float) -> list[Action]:
+        name = message.borrower
+        if isinstance(message, LeaderWanted):
+            return self._take_in(process, message, now)
+        if name not in self._borrowers:
+            if isinstance(message, Disconnect):
+                return []
+            return [Send(process, Invalidate(self.group, name, self.term))]
+        match message:
+            case Disconnect():
+                return self._lose([name], "left")
+            case UpdateProgress():
+                return self._progress(message, now)
+            case RevokeFinished(unit=unit, epoch=epoch):
+                if self._assignments.of(name, unit, epoch) is not None:
+                    return self._end(unit, "revoke_finished")
+        return []
+
+    def _take_in(self, process: str, wanted: LeaderWanted, now: float) -> list[Action]:
+        name = wanted.borrower
+        known = self._borrowers.get(name)
+        actions: list[Action] = []
+        if known is None or not known.heard:
+            self._changed = True
+            actions.append(Record(self.group, "joined", borrower=name))
+        self._borrowers[name] = _Borrower(
+            process, wanted.revoke_timeout_s, wanted.roster_version, heard=True
+        )
+        kept = []
+        for held in wanted.held:
+            if self._assignments.of(name, held.unit, held.epoch) is not None:
+                kept.append(held)
+                self._assignments.confirm(held.unit, "presented")
+                if held.revoking:
+                    actions += self._revoke(held.unit, "it was being revoked", now)
+        answer = LeaderConnectResponse(self.group, name, self.term, wanted.held, tuple(kept))
+        return [*actions, Send(process, answer)]
+
+    def _progress(self, progress: UpdateProgress, now: float) -> list[Action]:
+        name, unit, epoch = progress.borrower, progress.unit, progress.epoch
+        self.marks[unit] = max(self.marks.get(unit, (0, 0)), (epoch, progress.mark))
+        if self._assignments.of(name, unit, epoch) is None:
+            return self._tell(Revoked(self.group, name, self.term, unit, epoch))
+        self._assignments.confirm(unit, "update_progress")
+        if progress.final:
+            timeout_s = self._borrowers[name].revoke_timeout_s
+            self._assignments.release(unit, "final progress", timeout_s, now)
+        elif progress.finished and self._state_of(unit) is UnitState.OPEN and not self._stale:
+            self._stale = True
+            self._ask = Resend(self._times, now)
+        return []
+
+    def _roster(self, roster: RosterRead) -> list[Action]:
+        """Free what is no longer listed; tell those that believe to be known and are not."""
+        listed = roster.connected | roster.connecting
+        gone = [
+            name
+            for name, borrower in self._borrowers.items()
+            if borrower.process == roster.process
+            and borrower.roster_version <= roster.version
+            and name not in listed
+        ]
+        refused: list[Action] = [
+            Send(roster.process, Invalidate(self.group, name, self.term))
+            for name in sorted(roster.connected)
+            if name not in self._borrowers
+        ]
+        return self._lose(gone, "no longer there") + refused
+
+    def _take_basis(self, basis: Basis, now: float) -> None:
+        # A seek removes grants in the commit that changes a version.
+        if self._basis is not None and self._basis.versions != basis.versions:
+            self._unsure = True
+            self._ask = Resend(self._times, now)
+        self._basis, self._stale, self._changed = basis, False, True
+        self._refresh_at = now + self._times.refresh_s
+
+    def _take_grants(self, read: GrantsRead, now: float) -> None:
+        """Take up what the store has. Grants of which no borrower was told are made again."""
+        if not self._unsure or self._pending is not None:
+            return
+        self.deposed = read.deposed
+        self._unsure, self._changed = False, True
+        self._ask = Resend(self._times, now)
+        self._stored = {grant.unit: grant.epoch for grant in read.grants}
+        for unit, assignment in self._assignments.items():
+            if self._stored.get(unit) != assignment.epoch:
+                timeout_s = self._borrowers[assignment.borrower].revoke_timeout_s
+                self._assignments.release(unit, "not stored", timeout_s, now)
+
+    def _settles(self, number: int) -> bool:
+        """Whether this is the answer to the commit that is under way; then it no longer is."""
+        if self._pending is None or self._pending.number != number:
+            return False
+        self._pending = None
+        return True
+
+    def _committed(self, done: GrantsCommitted, now: float) -> list[Action]:
+        pending = self._pending
+        if pending is None or not self._settles(done.number):
+            return []
+        self._changed = True
+        for unit, _ in pending.freed:
+            del self._stored[unit]
+        actions: list[Action] = []
+        for grant in pending.granted:
+            self._stored[grant.unit] = done.epoch
+            if grant.borrower in self._borrowers:
+                self._assignments.grant(grant.unit, grant.borrower, done.epoch, now)
+                actions.append(
+                    Record(self.group, "granted", grant.unit, grant.borrower, done.epoch)
+                )
+        return actions
+
+    @property
+    def _ready(self) -> bool:
+        """Whether it knows all that a plan is made from."""
+        return self._pending is None and not self._unsure and not self._stale
+
+    def _tick(self, now: float) -> list[Action]:
+        actions: list[Action] = []
+        if now >= self.adopt_until:
+            strangers = [name for name, b in self._borrowers.items() if not b.heard]
+            actions += self._lose(strangers, "did not come to the new leader")
+        for unit, assignment in self._assignments.items():
+            if assignment.give_up_at is not None and now >= assignment.give_up_at:
+                about = (self.group, assignment.borrower, self.term, unit, assignment.epoch)
+                actions += [*self._end(unit, "revoke timeout"), *self._tell(Revoked(*about))]
+        if now >= self._refresh_at:
+            self._stale = True
+            self._refresh_at = now + self._times.refresh_s
+            self._ask = Resend(self._times, now)
+        if self._pending is None and self._unsure and self._ask.due(now):
+            actions.append(ReadGrants(self.group, self.term))
+        elif self._pending is None and self._stale and self._ask.due(now):
+            actions.append(ReadUnits(self.group))
+        if self._changed and self._ready:
+            actions += self._plan(now)
+        for message in self._assignments.due(now):
+            actions += self._tell(message)
+        return actions
+
+    def _plan(self, now: float) -> list[Action]:
+        """Revoke what is in the wrong place; commit what can be granted and what is free."""
+        assert self._basis is not None
+        self._changed = False
+        loads = {u.name: u.load for u in self._basis.units if u.state is UnitState.OPEN}
+        assigned = self._assignments.items()
+        owners = {unit: assignment.borrower for unit, assignment in assigned}
+        moving = {unit for unit, assignment in assigned if assignment.leaving}
+        moves = plan(loads, self._borrowers, owners, moving)
+        actions: list[Action] = []
+        for unit in moves.revoked:
+            actions += self._revoke(unit, "another borrower is to have it", now)
+        for unit in sorted(owners.keys() - loads.keys()):
+            actions += self._revoke(unit, "it is not to be consumed now", now)
+        granted = tuple(
+            NewGrant(unit, name, self._borrowers[name].process, self._stored.get(unit, 0))
+            for unit, name in moves.granted
+            if self._borrowers[name].heard
+        )
+        freed = self._stored.keys() - owners.keys() - {grant.unit for grant in granted}
+        if granted or freed:
+            self._number += 1
+            self._pending = CommitGrants(
+                self.group,
+                self._number,
+                self.term,
+                self._basis.versions,
+                granted,
+                tuple((unit, self._stored[unit]) for unit in sorted(freed)),
+            )
+            actions.append(self._pending)
+        return actions
+
+    def _revoke(self, unit: str, why: str, now: float) -> list[Action]:
+        assignment = self._assignments.get(unit)
+        assert assignment is not None
+        borrower = self._borrowers[assignment.borrower]
+        if not borrower.heard or not self._assignments.revoke(unit, borrower.revoke_timeout_s, now):
+            return []
+        return [Record(self.group, "revoking", unit, assignment.borrower, assignment.epoch, why)]
+
+    def _end(self, unit: str, cause: str) -> list[Action]:
+        """The unit is free; what the store has of it is replaced or removed by the next commit."""
+        ended = self._assignments.end(unit, cause)
+        self._changed = True
+        return [Record(self.group, "freed", unit, ended.borrower, ended.epoch, cause)]
+
+    def _lose(self, names: Collection[str], why: str) -> list[Action]:
+        actions: list[Action] = []
+        for name in names:
+            for unit, assignment in self._assignments.items():
+                if assignment.borrower == name:
+                    actions += self._end(unit, "borrower gone")
+            del self._borrowers[name]
+            self._changed = True
+            actions.append(Record(self.group, "left", borrower=name, why=why))
+        return actions
+
+    def _state_of(self, unit: str) -> UnitState | None:
+        units = () if self._basis is None else self._basis.units
+        return next((known.state for known in units if known.name == unit), None)
+
+    def _tell(self, message: ToBorrower) -> list[Action]:
+        borrower = self._borrowers.get(message.borrower)
+        return [] if borrower is None else [Send(borrower.process, message)]
