@@ -38,10 +38,10 @@ class Child:
         self._process.start()
         sender.close()
 
-    def next_report(self) -> Any:
+    def next_report(self, within_s: float = _ANSWER_S) -> Any:
         """Wait for the next thing it tells; `EOFError` when it is dead and has told all."""
-        if not self._reports.poll(_ANSWER_S):
-            raise TimeoutError(f"nothing was heard of the child for {_ANSWER_S:g} s")
+        if not self._reports.poll(within_s):
+            raise TimeoutError(f"nothing was heard of the child for {within_s:g} s")
         return self._reports.recv()
 
     def reports_for(self, seconds: float) -> Iterator[Any]:
