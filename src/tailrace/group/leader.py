@@ -10,19 +10,11 @@ present them before `adopt_until`. Until then it takes nothing from those that h
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from tailrace.group.actions import (
-    Action,
-    CommitGrants,
-    NewGrant,
-    ReadGrants,
-    ReadUnits,
-    Record,
-    Send,
-)
+from tailrace.group.actions import Action, NewGrant, Record, Send
 from tailrace.group.assignments import Assignments
 from tailrace.group.events import (
     GrantsCommitted,
@@ -44,8 +36,9 @@ from tailrace.group.messages import (
     UpdateProgress,
 )
 from tailrace.group.planner import plan
-from tailrace.group.times import Resend, Times
-from tailrace.group.unit import Basis, StoredGrant, UnitState
+from tailrace.group.stored import Stored
+from tailrace.group.times import Times
+from tailrace.group.unit import StoredGrant
 
 
 class Heard(NamedTuple):
@@ -107,7 +100,7 @@ class Leader:
         group: str,
         term: int,
         times: Times,
-        grants: Iterable[StoredGrant],
+        grants: Sequence[StoredGrant],
         adopt_until: float,
         now: float,
     ) -> None:
@@ -120,20 +113,9 @@ class Leader:
         self._times = times
         self._borrowers: dict[str, _Borrower] = {}
         self._assignments = Assignments(group, term, times)
-        self._stored: dict[str, int] = {}
-        """The epochs of the grants that the store has."""
-        self._basis: Basis | None = None
-        self._stale = True
-        """Whether the units have to be read before the next plan."""
-        self._unsure = False
-        """Whether the store may have other grants than this leader knows of."""
+        self._stored = Stored(group, term, times, grants, now)
         self._changed = True
-        self._number = 0
-        self._pending: CommitGrants | None = None
-        self._ask = Resend(times, now)
-        self._refresh_at = now + times.refresh_s
         for grant in grants:
-            self._stored[grant.unit] = grant.epoch
             unheard = _Borrower(grant.process, revoke_timeout_s=2 * times.free_s)
             self._borrowers.setdefault(grant.borrower, unheard)
             self._assignments.adopt(grant.unit, grant.borrower, grant.epoch)
@@ -146,7 +128,7 @@ class Leader:
     @property
     def settled(self) -> bool:
         """Whether all that it decided is done, as far as that is up to the store."""
-        return self._ready and not self._changed
+        return self._stored.certain and not self._changed
 
     @property
     def borrowers(self) -> Collection[str]:
@@ -176,18 +158,19 @@ class Leader:
             case RosterRead():
                 return self._roster(event)
             case UnitsRead(_, basis):
-                self._take_basis(basis, now)
+                self._changed = True
+                self._stored.take_units(basis, now)
             case GrantsCommitted():
                 return self._committed(event, now)
             case GrantsRefused(_, number, deposed):
-                if self._settles(number):
-                    self.deposed = deposed
-                    self._changed = self._stale = self._unsure = True
-                    self._ask = Resend(self._times, now)
+                if self._stored.settle(number) is not None:
+                    self._changed, self.deposed = True, deposed
+                    self._stored.doubt_units(now)
+                    self._stored.doubt_grants(now)
             case GrantsUnknown(_, number):
-                if self._settles(number):
-                    self._changed = self._unsure = True
-                    self._ask = Resend(self._times, now + self._times.resend_s)
+                if self._stored.settle(number) is not None:
+                    self._changed = True
+                    self._stored.doubt_grants(now + self._times.resend_s)
             case GrantsRead():
                 self._take_grants(event, now)
             case Tick():
@@ -198,11 +181,9 @@ class Leader:
         """When something is to be done, said again or given up."""
         if self.deposed:
             return None
-        if self._changed and self._ready:
+        if self._changed and self._stored.certain:
             return float("-inf")
-        moments = [self._refresh_at]
-        if (self._stale or self._unsure) and self._pending is None:
-            moments.append(self._ask.at)
+        moments = [self._stored.deadline()]
         if not all(borrower.heard for borrower in self._borrowers.values()):
             moments.append(self.adopt_until)
         resend_at = self._assignments.deadline()
@@ -213,10 +194,11 @@ class Leader:
         self._assignments.validate()
         for unit, assignment in self._assignments.items():
             assert assignment.borrower in self._borrowers, f"{unit} is assigned to nobody"
-            stored = self._stored.get(unit) == assignment.epoch
+            stored = self._stored.epochs.get(unit) == assignment.epoch
             assert stored or assignment.leaving, f"{unit} is not as it is stored"
-        if self._pending is not None:
-            twice = [g.unit for g in self._pending.granted if g.unit in self._assignments]
+        if self._stored.pending is not None:
+            granted = self._stored.pending.granted
+            twice = [grant.unit for grant in granted if grant.unit in self._assignments]
             assert not twice, f"{twice} granted to two"
 
     def _heard(self, process: str, message: ToLeader, now: float) -> list[Action]:
@@ -266,9 +248,8 @@ class Leader:
         if progress.final:
             timeout_s = self._borrowers[name].revoke_timeout_s
             self._assignments.release(unit, "final progress", timeout_s, now)
-        elif progress.finished and self._state_of(unit) is UnitState.OPEN and not self._stale:
-            self._stale = True
-            self._ask = Resend(self._times, now)
+        elif progress.finished and unit in self._stored.open_units:
+            self._stored.doubt_units(now)
         return []
 
     def _roster(self, roster: RosterRead) -> list[Action]:
@@ -288,55 +269,30 @@ class Leader:
         ]
         return self._lose(gone, "no longer there") + refused
 
-    def _take_basis(self, basis: Basis, now: float) -> None:
-        # A seek removes grants in the commit that changes a version.
-        if self._basis is not None and self._basis.versions != basis.versions:
-            self._unsure = True
-            self._ask = Resend(self._times, now)
-        self._basis, self._stale, self._changed = basis, False, True
-        self._refresh_at = now + self._times.refresh_s
-
     def _take_grants(self, read: GrantsRead, now: float) -> None:
         """Take up what the store has. Grants of which no borrower was told are made again."""
-        if not self._unsure or self._pending is not None:
+        if not self._stored.take_grants(read.grants, now):
             return
-        self.deposed = read.deposed
-        self._unsure, self._changed = False, True
-        self._ask = Resend(self._times, now)
-        self._stored = {grant.unit: grant.epoch for grant in read.grants}
+        self._changed, self.deposed = True, read.deposed
         for unit, assignment in self._assignments.items():
-            if self._stored.get(unit) != assignment.epoch:
+            if self._stored.epochs.get(unit) != assignment.epoch:
                 timeout_s = self._borrowers[assignment.borrower].revoke_timeout_s
                 self._assignments.release(unit, "not stored", timeout_s, now)
 
-    def _settles(self, number: int) -> bool:
-        """Whether this is the answer to the commit that is under way; then it no longer is."""
-        if self._pending is None or self._pending.number != number:
-            return False
-        self._pending = None
-        return True
-
     def _committed(self, done: GrantsCommitted, now: float) -> list[Action]:
-        pending = self._pending
-        if pending is None or not self._settles(done.number):
+        commit = self._stored.settle(done.number)
+        if commit is None:
             return []
         self._changed = True
-        for unit, _ in pending.freed:
-            del self._stored[unit]
+        self._stored.committed(commit, done.epoch)
         actions: list[Action] = []
-        for grant in pending.granted:
-            self._stored[grant.unit] = done.epoch
+        for grant in commit.granted:
             if grant.borrower in self._borrowers:
                 self._assignments.grant(grant.unit, grant.borrower, done.epoch, now)
                 actions.append(
                     Record(self.group, "granted", grant.unit, grant.borrower, done.epoch)
                 )
         return actions
-
-    @property
-    def _ready(self) -> bool:
-        """Whether it knows all that a plan is made from."""
-        return self._pending is None and not self._unsure and not self._stale
 
     def _tick(self, now: float) -> list[Action]:
         actions: list[Action] = []
@@ -347,15 +303,8 @@ class Leader:
             if assignment.give_up_at is not None and now >= assignment.give_up_at:
                 about = (self.group, assignment.borrower, self.term, unit, assignment.epoch)
                 actions += [*self._end(unit, "revoke timeout"), *self._tell(Revoked(*about))]
-        if now >= self._refresh_at:
-            self._stale = True
-            self._refresh_at = now + self._times.refresh_s
-            self._ask = Resend(self._times, now)
-        if self._pending is None and self._unsure and self._ask.due(now):
-            actions.append(ReadGrants(self.group, self.term))
-        elif self._pending is None and self._stale and self._ask.due(now):
-            actions.append(ReadUnits(self.group))
-        if self._changed and self._ready:
+        actions += self._stored.questions(now)
+        if self._changed and self._stored.certain:
             actions += self._plan(now)
         for message in self._assignments.due(now):
             actions += self._tell(message)
@@ -363,9 +312,9 @@ class Leader:
 
     def _plan(self, now: float) -> list[Action]:
         """Revoke what is in the wrong place; commit what can be granted and what is free."""
-        assert self._basis is not None
         self._changed = False
-        loads = {u.name: u.load for u in self._basis.units if u.state is UnitState.OPEN}
+        loads = self._stored.open_units
+        epochs = self._stored.epochs
         assigned = self._assignments.items()
         owners = {unit: assignment.borrower for unit, assignment in assigned}
         moving = {unit for unit, assignment in assigned if assignment.leaving}
@@ -376,23 +325,12 @@ class Leader:
         for unit in sorted(owners.keys() - loads.keys()):
             actions += self._revoke(unit, "it is not to be consumed now", now)
         granted = tuple(
-            NewGrant(unit, name, self._borrowers[name].process, self._stored.get(unit, 0))
+            NewGrant(unit, name, self._borrowers[name].process, epochs.get(unit, 0))
             for unit, name in moves.granted
             if self._borrowers[name].heard
         )
-        freed = self._stored.keys() - owners.keys() - {grant.unit for grant in granted}
-        if granted or freed:
-            self._number += 1
-            self._pending = CommitGrants(
-                self.group,
-                self._number,
-                self.term,
-                self._basis.versions,
-                granted,
-                tuple((unit, self._stored[unit]) for unit in sorted(freed)),
-            )
-            actions.append(self._pending)
-        return actions
+        freed = epochs.keys() - owners.keys() - {grant.unit for grant in granted}
+        return actions + self._stored.commit(granted, freed)
 
     def _revoke(self, unit: str, why: str, now: float) -> list[Action]:
         assignment = self._assignments.get(unit)
@@ -418,10 +356,6 @@ class Leader:
             self._changed = True
             actions.append(Record(self.group, "left", borrower=name, why=why))
         return actions
-
-    def _state_of(self, unit: str) -> UnitState | None:
-        units = () if self._basis is None else self._basis.units
-        return next((known.state for known in units if known.name == unit), None)
 
     def _tell(self, message: ToBorrower) -> list[Action]:
         borrower = self._borrowers.get(message.borrower)

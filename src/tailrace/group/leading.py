@@ -1,0 +1,210 @@
+"""All groups that a process leads: for how long it may act, and who of its borrowers lives.
+
+A leader acts only while its lease lasts: that is extended by each beat, for the groups that the
+process leads by a look at the store that came after the beat. Whoever takes over has seen no beat
+for a lease. If a beat came between that look and the takeover, the leader before may have acted for
+one lease more: so grants are left alone for a lease longer, until it is certain that it had not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tailrace.group.actions import Action, Beat, Resign, Send
+from tailrace.group.events import Beaten, Elected, Tick
+from tailrace.group.leader import Heard, Leader, LeaderEvent, ProcessLost, RosterRead
+from tailrace.group.messages import Ping, PingResponse, Roster, ToLeader
+from tailrace.group.times import Times
+
+
+@dataclass(slots=True)
+class _Led:
+    """A group that this process leads. `predecessor` led it before, and may act for a while yet."""
+
+    leader: Leader
+    elected_at: float
+    acting_until: float
+    predecessor: str | None
+
+
+@dataclass(slots=True)
+class _Peer:
+    """A process that has borrowers of groups which are led here."""
+
+    heard_at: float
+    roster_version: int = 0
+
+
+class Leading:
+    """The leaders of a process. For one thread, and without I/O."""
+
+    def __init__(self, process: str, times: Times) -> None:
+        self._process = process
+        self._times = times
+        self._led: dict[str, _Led] = {}
+        self._peers: dict[str, _Peer] = {}
+        self._beat_at = float("-inf")
+
+    def __contains__(self, group: str) -> bool:
+        return group in self._led
+
+    def groups(self) -> list[str]:
+        """The groups that are led here."""
+        return list(self._led)
+
+    def leader(self, group: str) -> Leader | None:
+        """The leader of a group."""
+        led = self._led.get(group)
+        return None if led is None else led.leader
+
+    def begin(self, event: Elected, predecessor: str | None, now: float) -> None:
+        """Lead a group, which another process may have led until now."""
+        patience_s = self._times.free_s
+        if predecessor is not None:
+            patience_s += self._times.lease_s
+        self._led[event.group] = _Led(
+            Leader(event.group, event.term, self._times, event.grants, now + patience_s, now),
+            elected_at=now,
+            acting_until=event.sent_at + self._times.hold_s,
+            predecessor=predecessor,
+        )
+
+    def end(self, group: str) -> None:
+        """Lead a group no longer."""
+        self._led.pop(group, None)
+        if not self._led:
+            self._peers.clear()
+
+    def handle(self, group: str, event: LeaderEvent, now: float) -> list[Action]:
+        """Give an event to the leader of a group; without one, or once it is deposed, nothing."""
+        led = self._led.get(group)
+        if led is None:
+            return []
+        actions = led.leader.handle(event, now)
+        if led.leader.deposed:
+            self.end(group)
+        return actions
+
+    def heard(self, sender: str, message: ToLeader, now: float) -> list[Action]:
+        """A borrower of a process says something to its leader."""
+        led = self._led.get(message.group)
+        if led is None or now >= led.acting_until:
+            return []
+        self._peer(sender, now)
+        return self.handle(message.group, Heard(sender, message), now)
+
+    def pinged(self, sender: str, ping: Ping, now: float) -> Send:
+        """The answer to a ping: which groups of its borrowers this process may act for."""
+        led = tuple(
+            (leader.group, leader.term) for leader in self._acting(now) if leader.serves(sender)
+        )
+        known = self._peer(sender, now).roster_version if self._led else 0
+        return Send(sender, PingResponse(ping.number, known, led))
+
+    def roster(self, sender: str, roster: Roster, now: float) -> list[Action]:
+        """A process says which borrowers it has."""
+        if not self._led:
+            return []
+        peer = self._peer(sender, now)
+        if roster.version < peer.roster_version:
+            return []
+        peer.roster_version = roster.version
+
+        def read(leader: Leader) -> RosterRead:
+            connected, connecting = (
+                frozenset(name for group, name in names if group == leader.group)
+                for names in (roster.connected, roster.connecting)
+            )
+            return RosterRead(sender, roster.version, connected, connecting)
+
+        return self._tell_all(read, now)
+
+    def lost(self, process: str, why: str, now: float) -> list[Action]:
+        """The borrowers of a process are no more."""
+        self._peers.pop(process, None)
+        return self._tell_all(lambda _: ProcessLost(process, why), now)
+
+    def outlived(self, process: str) -> None:
+        """A process has not acted since before it was followed here: one lease is enough."""
+        for led in self._led.values():
+            if led.predecessor == process:
+                led.predecessor = None
+                led.leader.adopt_until = led.elected_at + self._times.free_s
+
+    def beaten(self, beaten: Beaten, now: float) -> list[str]:
+        """Extend what this process still leads; the groups that it leads no longer."""
+        terms = dict(beaten.led)
+        lapsed, ended = False, []
+        for group, led in list(self._led.items()):
+            if terms.get(group) == led.leader.term:
+                lapsed = lapsed or now >= led.acting_until
+                led.acting_until = max(led.acting_until, beaten.sent_at + self._times.hold_s)
+            elif beaten.sent_at >= led.elected_at:
+                self.end(group)
+                ended.append(group)
+        if lapsed:
+            # It was stopped, or cut off from the store: so it cannot judge who was silent.
+            for peer in self._peers.values():
+                peer.heard_at = now
+        return ended
+
+    def tick(self, now: float) -> list[Action]:
+        """Beat, judge who is silent, and let leaders plan and say things again."""
+        actions: list[Action] = []
+        if self._led and now >= self._beat_at:
+            self._beat_at = now + self._times.ping_s
+            actions.append(Beat(now))
+        if not self._acting(now):
+            return actions
+        for process, peer in list(self._peers.items()):
+            if now >= peer.heard_at + self._times.free_s:
+                actions += self.lost(process, "silent", now)
+        return actions + self._tell_all(lambda _: Tick(), now)
+
+    def resign(self, used: set[str]) -> list[Action]:
+        """Give up groups of which this process has no session any more, once all is settled."""
+        actions: list[Action] = []
+        for group, led in list(self._led.items()):
+            idle = led.leader.settled and not led.leader.serves(self._process)
+            if group not in used and idle:
+                self.end(group)
+                actions.append(Resign(group, led.leader.term))
+        return actions
+
+    def deadline(self, now: float) -> float | None:
+        """When `tick` has something to do."""
+        moments = [self._beat_at] if self._led else []
+        acting = self._acting(now)
+        if acting:
+            moments += [peer.heard_at + self._times.free_s for peer in self._peers.values()]
+        moments += [at for leader in acting if (at := leader.deadline()) is not None]
+        return min(moments, default=None)
+
+    def watched(self) -> set[str]:
+        """The processes whose death matters."""
+        watched: set[str] = set()
+        for led in self._led.values():
+            watched |= led.leader.processes
+            if led.predecessor is not None:
+                watched.add(led.predecessor)
+        return watched
+
+    def validate(self) -> None:
+        """Every invariant of every leader."""
+        for led in self._led.values():
+            led.leader.validate()
+
+    def _acting(self, now: float) -> list[Leader]:
+        return [led.leader for led in self._led.values() if now < led.acting_until]
+
+    def _tell_all(self, make: Callable[[Leader], LeaderEvent], now: float) -> list[Action]:
+        actions: list[Action] = []
+        for leader in self._acting(now):
+            actions += self.handle(leader.group, make(leader), now)
+        return actions
+
+    def _peer(self, process: str, now: float) -> _Peer:
+        peer = self._peers.setdefault(process, _Peer(now))
+        peer.heard_at = max(peer.heard_at, now)
+        return peer
