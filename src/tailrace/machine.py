@@ -63,3 +63,12 @@ class Transitions(Generic[StateT]):
         """`AssertionError` when the table does not have the step."""
         step = Step(before, cause, after)
         assert step in self._steps, f"{self.subject}: no step {step}"
+
+    def markdown(self) -> str:
+        """The table for readers."""
+
+        def name(state: StateT | None) -> str:
+            return "·" if state is None else f"`{state.value}`"
+
+        rows = [f"| {name(s.before)} | {s.cause} | {name(s.after)} |" for s in self._steps]
+        return "\n".join(["| from | by | to |", "|---|---|---|", *rows])
