@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -325,6 +327,40 @@ def test_a_run_that_is_refused_leaves_no_hub_behind(cli: CommandLine, file: Path
     (file.parent / "in").rmdir()
     cli.run("pipeline", "run", str(file), "--once", status=2)
     assert not cli.hub.exists()
+
+
+SQL = '[writer.crm]\ntype = "sql"\nurl = "sqlite:///crm.db"'
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_a_run_in_another_hub_by_mistake_is_refused_and_its_sinks_stay_as_they_are(
+    cli: CommandLine, file: Path, made: bool
+) -> None:
+    file.write_text(FILE.format(more=SQL))
+    cli.run("pipeline", "run", str(file), "--once")
+    database = file.parent / "crm.db"
+    before = sorted((file.parent / "out").rglob("*")), _dump(database)
+    elsewhere = CommandLine(file.parent / "elsewhere" / "tailrace-data")
+    if made:
+        elsewhere.run("topic", "create", "notes")
+    told = elsewhere.run("pipeline", "run", str(file), "--once", status=2).stderr
+    assert "lake.toml: writer.files: " in told
+    assert f"has rows of lake/files that are not of the hub {elsewhere.hub}" in told
+    assert 'writer.files.start = "again"' in told
+    assert elsewhere.hub.exists() is made
+    if made:
+        assert elsewhere.json("pipeline", "status") == []
+        assert "lake.commits" not in elsewhere.run("topic", "list").stdout
+    file.write_text(file.read_text().replace('path = "out"', 'path = "out"\nstart = "again"'))
+    told = elsewhere.run("pipeline", "run", str(file), "--once", status=2).stderr
+    assert "writer.crm: SQLite" in told
+    assert "has rows of lake/crm" in told
+    assert (sorted((file.parent / "out").rglob("*")), _dump(database)) == before
+
+
+def _dump(database: Path) -> list[str]:
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        return list(connection.iterdump())
 
 
 def test_a_list_of_dead_letters_that_is_cut_says_so(cli: CommandLine) -> None:

@@ -72,7 +72,8 @@ def _run(
 
     pipeline = load_definition(file)
     if not session.has_hub:
-        check(pipeline.definition)  # no hub is made for a pipeline that cannot start
+        # No hub is made for a pipeline that cannot start.
+        check(pipeline.definition, session.settings.hub.path)
     until = Until.NOW if once else Until.STOPPED
     with session.create_hub() as hub:
         prepared = pipeline.prepare(hub, until=until, master=master or MASTER, verbose=verbose)

@@ -47,7 +47,8 @@ WRITER_KEYS: Final = (
     KeyDoc("on_error", OnError.STOP, "What a record does that cannot be written: stop this writer, "
            "stop-all of them, or park, which puts it into the dead letters and goes on."),
     KeyDoc("engine", Engine.SPARK, "Where it runs: spark or direct."),
-    KeyDoc("start", Start.EARLIEST, "Where it begins the first time: earliest or latest."),
+    KeyDoc("start", Start.EARLIEST, "Where it begins the first time: earliest, latest, or again, "
+           "the earliest even if its sink has rows of this pipeline from another hub."),
     KeyDoc("batch_rows", BATCH_ROWS, "The most records of a partition that are written at once."),
     KeyDoc("functions", [{"omit": ["card"]}, {"skip": {"field": "total", "operator": "<",
            "value": 0}}], "What is done to documents on the way, in this order."),

@@ -10,12 +10,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from tailrace.errors import ConfigError
 from tailrace.hub import Hub
 from tailrace.operations.letters import count_letters
-from tailrace.pipeline.books import State, WriterName, WriterState
+from tailrace.pipeline.books import State, WriterName, WriterState, stored_state
 from tailrace.pipeline.definition import Engine, PipelineDefinition
 from tailrace.pipeline.driving import spark_directory
 from tailrace.pipeline.pipeline import Pipeline
@@ -98,12 +96,8 @@ def load_definition(source: str) -> Pipeline:
 
 def states_so_far(hub: Hub, definition: PipelineDefinition) -> dict[str, WriterState]:
     """How each writer was before this run."""
-    states = {}
-    for each in definition.writers:
-        name = WriterName(definition.name, each.name)
-        stored = hub.backend.table.get(*name.key("state"))
-        states[str(name)] = msgspec.json.decode(stored, type=WriterState) if stored else _NEW
-    return states
+    names = (WriterName(definition.name, each.name) for each in definition.writers)
+    return {str(name): stored_state(hub.backend, name) for name in names}
 
 
 class Watch:

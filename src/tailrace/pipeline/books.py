@@ -163,7 +163,7 @@ class Books:
         self.skipped.clear()
         self.standings = {}
         self.plan = self._get(_PLAN, Plan)
-        self.state = self._get(_STATE, WriterState) or WriterState()
+        self.state = stored_state(self.backend, self.name)
         self.rewind = self._get(_REWIND, Rewind)
         log = self.backend.table.get(*self.name.key(_LOG))
         self._log = None if log is None else log.decode()
@@ -275,8 +275,17 @@ class Books:
         }
 
     def _get(self, what: str, kind: type[S]) -> S | None:
-        data = self.backend.table.get(*self.name.key(what))
-        return None if data is None else msgspec.json.decode(data, type=kind)
+        return _stored(self.backend, self.name, what, kind)
+
+
+def stored_state(backend: Backend, name: WriterName) -> WriterState:
+    """What a hub says of a writer; that of a new one where it says nothing."""
+    return _stored(backend, name, _STATE, WriterState) or WriterState()
+
+
+def _stored(backend: Backend, name: WriterName, what: str, kind: type[S]) -> S | None:
+    data = backend.table.get(*name.key(what))
+    return None if data is None else msgspec.json.decode(data, type=kind)
 
 
 def forget(backend: Backend, name: WriterName, appends: Appends = ()) -> None:

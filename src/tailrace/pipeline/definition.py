@@ -35,10 +35,12 @@ class CatchUp(StrEnum):
 
 
 class Start(StrEnum):
-    """Where a writer begins that was never run before."""
+    """Where a writer begins that was never run before: `AGAIN` is the earliest record too, also
+    where the sink has rows of a writer of this name from another commit log."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
+    AGAIN = "again"
 
 
 BATCH_ROWS: Final = 100_000

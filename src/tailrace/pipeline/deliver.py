@@ -13,12 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.errors import Fenced
+from tailrace.log.schema import from_records
 from tailrace.pipeline.chain import Chain
 from tailrace.pipeline.offsets import Offsets, united, without
 from tailrace.pipeline.rows import RowError, Rows
 from tailrace.pipeline.writer import Attempt, Failure, Staged, Writer, WriterSession
 
 _TOLD_CHARACTERS_MAX: Final = 1000
+_NO_ROWS: Final = Rows(from_records([]))
 
 
 class Covered(NamedTuple):
@@ -132,6 +134,7 @@ def deliver(
             if stopping():
                 break
         else:
+            cover_rest(session, Offsets(at, offsets.end))
             written.append(Offsets(at, offsets.end))
             stopped = False
     except RowError as failed:
@@ -156,6 +159,13 @@ def deliver(
         failures=tuple(failures),
         stopped=stopped and error is None,
     )
+
+
+def cover_rest(session: WriterSession, offsets: Offsets) -> None:
+    """Tell a session of the last offsets of its part, which have no rows, so that the record of its
+    sink, if it keeps one, ends where the part does."""
+    if offsets.start < offsets.end:
+        session.write(_NO_ROWS, offsets)
 
 
 def _failed(error: Exception, below: int | None) -> Report:

@@ -113,7 +113,7 @@ class PipelineRun:
         definition = self.definition
         owner = f"process {os.getpid()} on {socket.gethostname()}"
         with self.hub.backend.hold(hold_name(definition.name), owner):
-            self.empty = check(definition)
+            self.empty = check(definition, self.hub)
             self._prepare()
             if self._stop.is_set():
                 self.stop()  # asked for before there were writers to stop

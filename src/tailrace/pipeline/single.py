@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tailrace.errors import Fenced
-from tailrace.pipeline.deliver import Covered, is_of_the_sink, told
+from tailrace.pipeline.deliver import Covered, cover_rest, is_of_the_sink, told
 from tailrace.pipeline.engine import Assignment
 from tailrace.pipeline.offsets import Offsets, united
 from tailrace.pipeline.plan import Part, Plan
@@ -44,6 +44,9 @@ def _some_of(run: WriterRun, plan: Plan, part: Part) -> bool:
             _, done = run.assigned(part)
             left = Assignment(part, united([*done, *session.applied()]))
             _deliver(run, run.engine.singly(work, left), session, tally)
+            if tally.whole:
+                end = max((each.end for each in tally.delivered), default=part.start)
+                cover_rest(session, Offsets(end, part.end))
         except RowError as failed:
             tally.refused = failed.offset, failed.reason
         except Exception as failed:

@@ -39,6 +39,11 @@ def stream_name(identity: str, partition: Partition) -> str:
     return f"{identity}/{partition.storage}.{partition.number}"
 
 
+def log_of(stream: str) -> str:
+    """The identity of the commit log that a stream is of."""
+    return stream.partition("/")[0]
+
+
 class Failure(NamedTuple):
     """A record that the sink certainly has not taken."""
 
@@ -136,6 +141,11 @@ class Writer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """What the sink's own record says it holds of a stream; None where it keeps no record, and
         the ledger alone counts."""
         return None
+
+    def applied_logs(self, writer: str, hub: Hub | None) -> frozenset[str]:
+        """The identities of the commit logs of which the sink's own record says that it has rows of
+        this writer. `hub` is None where that of the pipeline is not made yet."""
+        return frozenset()
 
     def begin(self, writer: str, open_plan: str | None) -> None:
         """The driver starts: remove what is staged for this writer by any plan but the open one."""

@@ -17,7 +17,15 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tailrace.backend.contract import FENCES, Backend, Change, Fence, TableKey, Transaction
+from tailrace.backend.contract import (
+    FENCES,
+    Backend,
+    Change,
+    Fence,
+    Table,
+    TableKey,
+    Transaction,
+)
 from tailrace.errors import Busy, Conflict, Fenced, OutcomeUnknown
 from tailrace.message import Partition
 from tailrace.pipeline.offsets import Offsets
@@ -25,6 +33,21 @@ from tailrace.topic.ledger import Progress
 
 ATTEMPTS_MAX: Final = 10
 """How often taking over starts again because another attempt came between."""
+
+
+def applied_logs(table: Table, writer: str) -> frozenset[str]:
+    """The commit logs of which a hub says that a topic has records of this writer."""
+    found = set()
+    start = b""
+    while page := table.scan(f"ledger/{_consumer(writer)}", start, limit=1):
+        log, _, _ = page[0][0].partition(b"/")
+        found.add(log.decode())
+        start = log + b"0"  # "0" is the byte after "/"
+    return frozenset(found)
+
+
+def _consumer(writer: str) -> str:
+    return f"applied/{writer}"
 
 
 class Turn(NamedTuple):
@@ -39,9 +62,9 @@ class Applied:
 
     def __init__(self, backend: Backend, writer: str, stream: str) -> None:
         self._backend = backend
-        self._consumer = f"applied/{writer}"
+        self._consumer = _consumer(writer)
         self._partition = Partition.parse(stream)
-        self._name = f"applied/{writer}/{stream}"
+        self._name = f"{self._consumer}/{stream}"
         self._progress = Progress(self._consumer, self._partition)
         self._unsaved = False
 

@@ -104,6 +104,13 @@ class SqlWriter(Writer, frozen=True):
 
         return stored(database, writer, stream)
 
+    def applied_logs(self, writer: str, hub: Hub | None) -> frozenset[str]:
+        """The logs of which the database says it has something."""
+        database = self._database()
+        from tailrace.writers.sql_applied import stored_logs
+
+        return stored_logs(database, writer)
+
     def forget(self, writer: str, stream: str, start: int, hub: Hub) -> None:
         """Let the database say no longer that it has `start` and beyond."""
         database = self._database()

@@ -16,7 +16,7 @@ from sqlalchemy import BigInteger, Column, MetaData, String, Table, Text, inspec
 
 from tailrace.errors import Fenced
 from tailrace.pipeline.offsets import Offsets, united, within
-from tailrace.pipeline.writer import Attempt
+from tailrace.pipeline.writer import Attempt, log_of
 from tailrace.writers.sql_database import Database, Link
 from tailrace.writers.sql_names import APPLIED
 from tailrace.writers.sql_statements import making_tables, placeholder
@@ -124,6 +124,17 @@ def stored(database: Database, writer: str, stream: str) -> list[Offsets]:
         return [] if found is None else found[0].read(found[1])
 
 
+def stored_logs(database: Database, writer: str) -> frozenset[str]:
+    """The commit logs of which a database says it has something by a writer."""
+    with _link_to(database) as link:
+        if link is None:
+            return frozenset()
+        where = f"WHERE writer = {placeholder(link.dialect)} AND ranges <> '[]'"
+        with link.transaction() as cursor:
+            cursor.execute(f"SELECT stream FROM {APPLIED} {where}", (writer,))
+            return frozenset(log_of(stream) for (stream,) in cursor.fetchall())
+
+
 def forget(database: Database, writer: str, stream: str, start: int) -> None:
     """Let a database say no longer that it has `start` and beyond of a stream."""
     with _row_of(database, writer, stream) as found:
@@ -136,16 +147,23 @@ def _row_of(
     database: Database, writer: str, stream: str
 ) -> Iterator[tuple[AppliedRow, Any] | None]:
     """The row and a cursor for it, in a transaction; None where nothing was ever applied."""
+    with _link_to(database) as link:
+        if link is None:
+            yield None
+            return
+        with link.transaction() as cursor:
+            yield AppliedRow(link, writer, stream), cursor
+
+
+@contextmanager
+def _link_to(database: Database) -> Iterator[Link | None]:
+    """A connection; None where nothing was ever applied."""
     if database.missing:
         yield None
         return
     link = database.connect()
     try:
-        if not has_table(link):
-            yield None
-            return
-        with link.transaction() as cursor:
-            yield AppliedRow(link, writer, stream), cursor
+        yield link if has_table(link) else None
     finally:
         link.close()
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeVar
 
@@ -133,6 +133,12 @@ class StagedWriter(Writer, frozen=True):
             runs.setdefault((file.offsets, file.total), set()).add(file.number)
         return sorted(offsets for (offsets, total), found in runs.items() if len(found) == total)
 
+    def applied_logs(self, writer: str, hub: Hub | None) -> frozenset[str]:
+        """The logs that published files are of."""
+        pattern = re.compile(rf"{re.escape(escaped(writer))}-(\w+)~\d+\.\d+-{_RANGE}")
+        found = (pattern.fullmatch(name) for _, name in _visible(Place(self.path)))
+        return frozenset(match[1] for match in found if match is not None)
+
     def begin(self, writer: str, open_plan: str | None) -> None:
         """Remove what other plans than the open one have staged."""
         place = Place(self.path)
@@ -168,14 +174,21 @@ class StagedWriter(Writer, frozen=True):
 
     def _published(self, place: Place, writer: str, stream: str) -> Iterable[_Published]:
         pattern = re.compile(re.escape(_prefix(writer, stream)) + _RANGE)
-        for name in place.files():
-            found = pattern.fullmatch(name.rpartition("/")[2])
-            if found is not None and not name.startswith("_"):
+        for path, name in _visible(place):
+            found = pattern.fullmatch(name)
+            if found is not None:
                 start, end, number, total = (int(text or 1) for text in found.groups())
-                yield _Published(name, Offsets(start, end), number, total)
+                yield _Published(path, Offsets(start, end), number, total)
 
 
 _MOVES: Any = list[_Move]
+
+
+def _visible(place: Place) -> Iterator[tuple[str, str]]:
+    """The files that readers take for data: the path of each, and its name alone."""
+    for path in place.files():
+        if not path.startswith("_"):
+            yield path, path.rpartition("/")[2]
 
 
 def _move_all(place: Place, moves: Sequence[_Move]) -> None:

@@ -12,11 +12,11 @@ from tailrace.backend.contract import FENCES
 from tailrace.errors import ConfigError, TopicExists, UnknownTopic
 from tailrace.hub import Hub
 from tailrace.pipeline.offsets import Offsets
-from tailrace.pipeline.writer import Attempt, Writer, WriterSession
+from tailrace.pipeline.writer import Attempt, Writer, WriterSession, log_of
 from tailrace.spark.hubs import hub_at
 from tailrace.topic.composite import check_name
 from tailrace.topic.topic import Topic
-from tailrace.writers.applied import Applied
+from tailrace.writers.applied import Applied, applied_logs
 from tailrace.writers.keys import KeyChoice
 from tailrace.writers.topic_session import TopicSession
 
@@ -74,7 +74,7 @@ class TopicWriter(Writer, frozen=True):
         """Begin an attempt: from now on older ones can write nothing."""
         hub = self._hub(attempt.open_hub)
         topic = self._topic(hub)
-        if topic.view.definition.identity == attempt.stream.partition("/")[0]:
+        if topic.view.definition.identity == log_of(attempt.stream):
             raise ConfigError(f"{self.topic} is the commit log of {attempt.writer} itself")
         # In another hub only the order of attempts counts: the writer's fence is not there.
         valid_while = {} if self.hub else {FENCES + attempt.fence: attempt.epoch}
@@ -84,6 +84,11 @@ class TopicWriter(Writer, frozen=True):
     def applied(self, writer: str, stream: str, hub: Hub) -> Sequence[Offsets]:
         """What the hub of the topic says that the topic has."""
         return Applied(self._hub(lambda: hub).backend, writer, stream).load().ranges()
+
+    def applied_logs(self, writer: str, hub: Hub | None) -> frozenset[str]:
+        """The logs of which the hub of the topic says that the topic has records."""
+        holder = hub if self.hub is None else hub_at(self.hub)
+        return frozenset() if holder is None else applied_logs(holder.backend.table, writer)
 
     def forget(self, writer: str, stream: str, start: int, hub: Hub) -> None:
         """Let the hub of the topic say no longer that it has `start` and beyond.

@@ -16,15 +16,16 @@ from tailrace.backend.contract import Transaction
 from tailrace.errors import BackendUnavailable
 from tailrace.hub import Hub
 from tailrace.log.record import Record
-from tailrace.log.schema import SCHEMA
+from tailrace.log.schema import SCHEMA, from_records
 from tailrace.message import Partition
 from tailrace.pipeline.books import State
-from tailrace.pipeline.deliver import Covered
+from tailrace.pipeline.deliver import Covered, deliver
 from tailrace.pipeline.driving import DirectDriver, drive_directly
 from tailrace.pipeline.engine import Assignment, DirectEngine, Work
 from tailrace.pipeline.executing import whole_records
 from tailrace.pipeline.offsets import Offsets
 from tailrace.pipeline.plan import Part, Plan, PlanKind, open_streams
+from tailrace.pipeline.rows import Rows
 from tailrace.pipeline.writer import Staged
 from tailrace.testing import MemoryBackend
 from tailrace.writers.file import FileWriter
@@ -154,15 +155,15 @@ class _Gathering(DirectEngine):
                 at = offsets.end
 
 
+def _gathering(hub: Hub, *_: object) -> DirectDriver:
+    driver = DirectDriver(hub)
+    driver.engine = _Gathering(hub)
+    return driver
+
+
 def test_the_record_that_is_blamed_is_the_one_that_was_refused(tmp_path: Path) -> None:
     hub = Hub.from_backend(MemoryBackend())
-
-    def gathering(hub: Hub, *_: object) -> DirectDriver:
-        driver = DirectDriver(hub)
-        driver.engine = _Gathering(hub)
-        return driver
-
-    bench = Bench(hub, gathering, RecordingWriter(str(tmp_path)))
+    bench = Bench(hub, _gathering, RecordingWriter(str(tmp_path)))
     bench.options = {"functions": [fn.skip("n", "<", 3)]}
     bench.append("A" * 6)
     set_bad(tmp_path, 3)
@@ -172,6 +173,29 @@ def test_the_record_that_is_blamed_is_the_one_that_was_refused(tmp_path: Path) -
     assert not bench.run().failed
     assert [letter.data for letter in bench.dead_letters()] == [b'{"n":3}']
     assert bench.mark == 6
+
+
+def _never() -> bool:
+    return False
+
+
+def test_a_sinks_record_has_the_offsets_at_the_end_of_a_plan_that_have_no_rows(
+    tmp_path: Path,
+) -> None:
+    hub = Hub.from_backend(MemoryBackend())
+    writer = SqlWriter(url=f"sqlite:///{tmp_path}/crm.db")
+    bench = Bench(hub, _gathering, writer)
+    bench.options = {"functions": [fn.skip("n", ">=", 3)]}
+    bench.append("A" * 6)
+    books = bench.books()
+    books.take()
+    books.commit(plan=Plan("x-1", PlanKind.SINGLE, (Part(str(bench.partition), 0, 6),)))
+    run = bench.run()
+    work, part = run.work(run.new_plan(PlanKind.BULK, ())), Part(str(bench.partition), 6, 12)
+    rows = Rows(from_records([_record(6)._replace(offset=6)]))
+    deliver([Covered(rows, Offsets(6, 7))], part.offsets, run.engine.open(work, part), _never)
+    held = writer.applied("lake/out", work.stream_of(bench.partition), hub)
+    assert held == [Offsets(0, 12)]
 
 
 def test_an_attempt_that_was_overtaken_parks_nothing(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tailrace.log.schema import from_records
 from tailrace.message import Mode, Op
 from tailrace.pipeline.offsets import Offsets
 from tailrace.pipeline.rows import Rows
-from tailrace.pipeline.writer import Attempt, Failure, Staged, Writer
+from tailrace.pipeline.writer import Attempt, Failure, Staged, Writer, log_of
 from tailrace.testing import MemoryBackend
 
 WRITER = "lake/out"
@@ -137,6 +137,20 @@ class WriterContract:
         other = STREAM.replace("0.0", "0.1")
         assert list(driver.writer.applied(WRITER, other, driver.hub) or ()) == []
         assert list(driver.writer.applied(f"{WRITER}-2", STREAM, driver.hub) or ()) == []
+
+    def test_the_sink_names_the_logs_whose_rows_it_has(self, driver: Driver) -> None:
+        writer, hub = driver.writer, driver.hub
+        assert writer.applied_logs(WRITER, hub) == frozenset()
+        driver.stage(0, 10)
+        driver.deliver(0, 10, "plan-2")
+        other = "fedcba9876543210"
+        session = writer.open(driver.attempt(0, 10, "plan-3", f"{other}/0.0"))
+        session.write(rows(0, 10), Offsets(0, 10))
+        writer.publish(WRITER, session.finish())
+        session.close()
+        assert writer.applied_logs(WRITER, hub) == {log_of(STREAM), other}
+        for name in (f"{WRITER}-2", "lake/ou", "lake/o.t"):
+            assert writer.applied_logs(name, hub) == frozenset()
 
     def test_publishing_again_changes_nothing(self, driver: Driver, seen: Seen) -> None:
         staged = driver.stage(0, 10)

@@ -11,6 +11,7 @@ import pytest
 from tailrace.errors import BackendUnavailable, Fenced
 from tailrace.pipeline.offsets import Offsets
 from tailrace.pipeline.rows import RowError
+from tailrace.pipeline.writer import log_of
 from tailrace.writers.sql import SqlWriter
 from tailrace.writers.sql_errors import Refused
 from tests.unit.writers.sql_sink import (
@@ -270,6 +271,17 @@ class SqlContract:
         assert sink.applied() == [(0, 4)]
         sink.write(insert({"id": 10}))
         assert sink.applied() == [(0, 4), (10, 11)]
+
+    def test_the_logs_whose_rows_are_there_are_named(self, sink: Sink) -> None:
+        assert sink.writer.applied_logs(WRITER, None) == frozenset()
+        sink.session()
+        assert sink.writer.applied_logs(WRITER, None) == frozenset()
+        sink.write(insert({"id": 1}))
+        other = sink.writer.open(attempt(1, stream="another/0.0"))
+        other.write(rows_of([insert({"id": 2})], 0), Offsets(0, 1))
+        other.close()
+        assert sink.writer.applied_logs(WRITER, None) == {log_of(STREAM), "another"}
+        assert sink.writer.applied_logs(f"{WRITER}-2", None) == frozenset()
 
     # Trouble
 
