@@ -84,6 +84,15 @@ class Assignments:
             assignment.state = ASSIGNMENT.move(assignment.state, cause, AssignmentState.GRANTED)
             assignment.resend = None
 
+    def repeat(self, unit: str, now: float) -> None:
+        """Its borrower does not seem to have it: grant it again."""
+        assignment = self._by_unit[unit]
+        if assignment.state is AssignmentState.GRANTED:
+            assignment.state = ASSIGNMENT.move(
+                assignment.state, "not presented", AssignmentState.GRANTING
+            )
+            assignment.resend = Resend(self._times, now)
+
     def revoke(self, unit: str, timeout_s: float, now: float) -> bool:
         """Ask its borrower to let go; False when that is under way."""
         assignment = self._by_unit[unit]

@@ -89,7 +89,7 @@ class Borrower:
         """The leader that answered last: the one whose word counts."""
         self.connect_until = float("-inf")
         """Up to when it may go by the answer to its `LeaderWanted`."""
-        self._roster_version = roster_version
+        self.roster_version = roster_version
         self._times = times
         self._streams: dict[str, _Stream] = {}
         self._newest: dict[str, int] = {}
@@ -173,7 +173,7 @@ class Borrower:
             return []
         return self._to_leader(
             LeaderWanted(
-                self.group, self.name, self.held, self.revoke_timeout_s, self._roster_version
+                self.group, self.name, self.held, self.revoke_timeout_s, self.roster_version
             )
         )
 
@@ -209,7 +209,7 @@ class Borrower:
             return actions + self._report(unit, stream)
         if stream is not None and stream.epoch == epoch:
             return self._report(unit, stream)
-        return []
+        return self._forgotten(unit, epoch)
 
     def _revoke(self, revoke: Revoke, now: float) -> list[Action]:
         if not self._from_my_leader(revoke) or self.state is BorrowerState.UNSUBSCRIBING:

@@ -10,7 +10,7 @@ present them before `adopt_until`. Until then it takes nothing from those that h
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -131,7 +131,7 @@ class Leader:
         return self._stored.certain and not self._changed
 
     @property
-    def borrowers(self) -> Collection[str]:
+    def borrowers(self) -> Set[str]:
         """Those that it counts on."""
         return self._borrowers.keys()
 
@@ -229,6 +229,10 @@ class Leader:
         self._borrowers[name] = _Borrower(
             process, wanted.revoke_timeout_s, wanted.roster_version, heard=True
         )
+        presented = {held.unit for held in wanted.held}
+        for unit, assignment in self._assignments.items():
+            if assignment.borrower == name and unit not in presented:
+                self._assignments.repeat(unit, now)
         kept = []
         for held in wanted.held:
             if self._assignments.of(name, held.unit, held.epoch) is not None:

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from tailrace.group.actions import Action, Beat, Resign, Send
 from tailrace.group.events import Beaten, Elected, Tick
 from tailrace.group.leader import Heard, Leader, LeaderEvent, ProcessLost, RosterRead
 from tailrace.group.messages import Ping, PingResponse, Roster, ToLeader
 from tailrace.group.times import Times
+
+_NO_ROSTER: Final = Roster(0, (), ())
 
 
 @dataclass(slots=True)
@@ -33,7 +36,7 @@ class _Peer:
     """A process that has borrowers of groups which are led here."""
 
     heard_at: float
-    roster_version: int = 0
+    roster: Roster = _NO_ROSTER
 
 
 class Leading:
@@ -94,31 +97,30 @@ class Leading:
         self._peer(sender, now)
         return self.handle(message.group, Heard(sender, message), now)
 
-    def pinged(self, sender: str, ping: Ping, now: float) -> Send:
-        """The answer to a ping: which groups of its borrowers this process may act for."""
-        led = tuple(
-            (leader.group, leader.term) for leader in self._acting(now) if leader.serves(sender)
-        )
-        known = self._peer(sender, now).roster_version if self._led else 0
-        return Send(sender, PingResponse(ping.number, known, led))
+    def pinged(self, sender: str, ping: Ping, now: float) -> list[Action]:
+        """Answer a ping: which groups of its borrowers this process may act for.
 
-    def roster(self, sender: str, roster: Roster, now: float) -> list[Action]:
+        The list of borrowers is gone by again each time, so what was lost of it is made good.
+        """
+        actions: list[Action] = []
+        led = []
+        roster = self._peer(sender, now).roster if self._led else _NO_ROSTER
+        if roster is not _NO_ROSTER:
+            actions += self._tell_all(lambda leader: _roster_of(leader, sender, roster), now)
+            led = [
+                (leader.group, leader.term)
+                for leader in self._acting(now)
+                if leader.serves(sender)
+                and _roster_of(leader, sender, roster).connected <= leader.borrowers
+            ]
+        return [*actions, Send(sender, PingResponse(ping.number, roster.version, tuple(led)))]
+
+    def roster(self, sender: str, roster: Roster, now: float) -> None:
         """A process says which borrowers it has."""
-        if not self._led:
-            return []
-        peer = self._peer(sender, now)
-        if roster.version < peer.roster_version:
-            return []
-        peer.roster_version = roster.version
-
-        def read(leader: Leader) -> RosterRead:
-            connected, connecting = (
-                frozenset(name for group, name in names if group == leader.group)
-                for names in (roster.connected, roster.connecting)
-            )
-            return RosterRead(sender, roster.version, connected, connecting)
-
-        return self._tell_all(read, now)
+        if self._led:
+            peer = self._peer(sender, now)
+            if roster.version > peer.roster.version:
+                peer.roster = roster
 
     def lost(self, process: str, why: str, now: float) -> list[Action]:
         """The borrowers of a process are no more."""
@@ -208,3 +210,11 @@ class Leading:
         peer = self._peers.setdefault(process, _Peer(now))
         peer.heard_at = max(peer.heard_at, now)
         return peer
+
+
+def _roster_of(leader: Leader, process: str, roster: Roster) -> RosterRead:
+    connected, connecting = (
+        frozenset(name for group, name in names if group == leader.group)
+        for names in (roster.connected, roster.connecting)
+    )
+    return RosterRead(process, roster.version, connected, connecting)

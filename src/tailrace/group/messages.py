@@ -55,8 +55,9 @@ class Ping(msgspec.Struct, frozen=True, tag=True):
 
 
 class PingResponse(msgspec.Struct, frozen=True, tag=True):
-    """Process to process: so do I. Of your lists of borrowers I know this version, and of the
-    groups that your borrowers share I lead `led`, each in this term."""
+    """Process to process: so do I. Of your lists of borrowers I go by this version, and of the
+    groups that they share I lead `led`, each in this term, and know all that it says are connected.
+    """
 
     number: int
     roster_version: int

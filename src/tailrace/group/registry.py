@@ -44,6 +44,7 @@ from tailrace.group.messages import (
     PingResponse,
     RevokeFinished,
     Roster,
+    ToBorrower,
     UpdateProgress,
 )
 from tailrace.group.pulse import Pulse
@@ -56,9 +57,11 @@ _NEVER: Final = float("-inf")
 class _Followed:
     """A group of which this process has sessions, or which it leads."""
 
-    __slots__ = ("ask", "entry")
+    __slots__ = ("ask", "elected_by", "entry")
 
     def __init__(self, ask: Resend) -> None:
+        self.elected_by = _NEVER
+        """Up to when the answer to an election of this process is waited for."""
         self.ask: Resend | None = ask
         """When to look again who leads; None while somebody does."""
         self.entry: LeaderEntry | None = None
@@ -105,7 +108,9 @@ class Registry:
         if borrower is None or entry is None:
             return _NEVER
         pulse = self._pulses.get(entry.process)
-        by_pulse = _NEVER if pulse is None else pulse.until(borrower.group, entry.term)
+        if pulse is None:
+            return borrower.connect_until
+        by_pulse = pulse.until(borrower.group, entry.term, borrower.roster_version)
         return max(borrower.connect_until, by_pulse)
 
     def handle(self, event: Event, now: float) -> list[Action]:
@@ -233,7 +238,7 @@ class Registry:
         if leader is not None and leader.term != entry.term:
             self._leading.end(group)
         if entry.process == self.process and group not in self._leading:
-            return self._elect(group, entry.term, now)
+            return [] if now < followed.elected_by else self._elect(group, entry.term, now)
         followed.ask = None
         return self._follow(group, entry, now)
 
@@ -251,7 +256,9 @@ class Registry:
         self._pulses.setdefault(process, Pulse(self.times, now))
 
     def _elect(self, group: str, version: int, now: float) -> list[Action]:
-        self._followed[group].ask = Resend(self.times, now + self.times.ping_s)
+        followed = self._followed[group]
+        followed.elected_by = now + self.times.ping_s
+        followed.ask = Resend(self.times, followed.elected_by)
         return [Elect(group, version, now)]
 
     def _elected(self, event: Elected, now: float) -> list[Action]:
@@ -288,15 +295,22 @@ class Registry:
     def _received(self, sender: str, message: Message, now: float) -> list[Action]:
         match message:
             case Ping():
-                return [self._leading.pinged(sender, message, now)]
+                return self._leading.pinged(sender, message, now)
             case PingResponse():
                 return self._answered(sender, message)
             case Roster():
-                return self._leading.roster(sender, message, now)
+                self._leading.roster(sender, message, now)
+                return []
             case LeaderWanted() | UpdateProgress() | RevokeFinished() | Disconnect():
                 return self._leading.heard(sender, message, now)
             case _:
-                return self._to_agents(message.group, message, now)
+                return self._to_borrower(sender, message, now)
+
+    def _to_borrower(self, sender: str, message: ToBorrower, now: float) -> list[Action]:
+        for agent in self._agents.values():
+            if any(borrower.name == message.borrower for borrower in agent):
+                return self._to_agent(agent.session, message, now)
+        return [Send(sender, Disconnect(message.group, message.borrower))]
 
     def _answered(self, sender: str, response: PingResponse) -> list[Action]:
         pulse = self._pulses.get(sender)

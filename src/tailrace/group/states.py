@@ -72,6 +72,7 @@ ASSIGNMENT: Final = Transitions[AssignmentState](
         (AssignmentState.GRANTING, "update_progress", AssignmentState.GRANTED),
         (AssignmentState.GRANTING, "presented", AssignmentState.GRANTED),
         (AssignmentState.GRANTING, "revoke", AssignmentState.REVOKING),
+        (AssignmentState.GRANTED, "not presented", AssignmentState.GRANTING),
         (AssignmentState.GRANTED, "revoke", AssignmentState.REVOKING),
         (AssignmentState.GRANTED, "final progress", AssignmentState.REVOKED),
         (AssignmentState.REVOKING, "final progress", AssignmentState.REVOKED),
