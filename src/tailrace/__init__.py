@@ -17,10 +17,12 @@ if TYPE_CHECKING:
         Conflict,
         CorruptBatch,
         DecodeError,
+        DeliveryFailed,
         DiskFull,
         EncodeError,
         Error,
         Fenced,
+        GroupExists,
         HubClosed,
         IncompatibleHub,
         InvalidName,
@@ -32,9 +34,14 @@ if TYPE_CHECKING:
         PipelineFailed,
         Sealed,
         TopicExists,
+        UnknownGroup,
         UnknownTopic,
         WatchExpired,
     )
+    from tailrace.group.deliveries import ConsumerStats, Deliveries
+    from tailrace.group.delivery import Delivery
+    from tailrace.group.group import Group
+    from tailrace.group.topic import Topic
     from tailrace.hub import Hub, open
     from tailrace.message import Message, Mode, Op, Partition, Position, Range, Receipt, Receipts
     from tailrace.pipeline.pipeline import Pipeline
@@ -42,7 +49,7 @@ if TYPE_CHECKING:
     from tailrace.topic.pending import Pending
     from tailrace.topic.producer import Producer
     from tailrace.topic.scaling import Plan
-    from tailrace.topic.topic import StorageTopicInfo, Topic
+    from tailrace.topic.topic import StorageTopicInfo
 
 __version__ = "0.1.0"
 
@@ -51,12 +58,18 @@ __all__ = [
     "Busy",
     "ConfigError",
     "Conflict",
+    "ConsumerStats",
     "CorruptBatch",
     "DecodeError",
+    "Deliveries",
+    "Delivery",
+    "DeliveryFailed",
     "DiskFull",
     "EncodeError",
     "Error",
     "Fenced",
+    "Group",
+    "GroupExists",
     "Hub",
     "HubClosed",
     "HubSettings",
@@ -84,6 +97,7 @@ __all__ = [
     "StorageTopicInfo",
     "Topic",
     "TopicExists",
+    "UnknownGroup",
     "UnknownTopic",
     "WatchExpired",
     "__version__",
@@ -91,6 +105,10 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "tailrace.group.deliveries": ("ConsumerStats", "Deliveries"),
+    "tailrace.group.delivery": ("Delivery",),
+    "tailrace.group.group": ("Group",),
+    "tailrace.group.topic": ("Topic",),
     "tailrace.hub": ("Hub", "open"),
     "tailrace.message": (
         "Message", "Mode", "Op", "Partition", "Position", "Range", "Receipt", "Receipts",
@@ -100,7 +118,7 @@ _HOMES: Final = {
     "tailrace.topic.pending": ("Pending",),
     "tailrace.topic.producer": ("Producer",),
     "tailrace.topic.scaling": ("Plan",),
-    "tailrace.topic.topic": ("StorageTopicInfo", "Topic"),
+    "tailrace.topic.topic": ("StorageTopicInfo",),
 }  # fmt: skip
 _HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -3,6 +3,8 @@
     Error
     ├── UnknownTopic (LookupError)          no such topic
     ├── TopicExists (ValueError)            the name is taken, by another definition
+    ├── UnknownGroup (LookupError)          no such group
+    ├── GroupExists (ValueError)            the name is taken, by a group of other topics
     ├── InvalidName (ValueError)            a name that cannot be a directory and a URL part
     ├── InvalidValue (ValueError)           an argument out of its range, with the range
     ├── OutOfRange (IndexError)             no record at that offset, with the valid range
@@ -16,6 +18,7 @@
     ├── EncodeError (TypeError)             a value that is not the topic's type
     ├── DecodeError (ValueError)            bytes that are not the topic's type
     ├── ConfigError (ValueError)            a setting, a file or an environment variable
+    ├── DeliveryFailed (RuntimeError)       a message was given back too often; others go on
     ├── NothingToRead (LookupError)         a source that is in order, and empty so far
     ├── PipelineFailed (RuntimeError)       a reader or writers of a pipeline could not go on
     ├── IncompatibleHub (RuntimeError)      a hub this version or this machine cannot open
@@ -43,10 +46,12 @@ __all__ = [
     "Conflict",
     "CorruptBatch",
     "DecodeError",
+    "DeliveryFailed",
     "DiskFull",
     "EncodeError",
     "Error",
     "Fenced",
+    "GroupExists",
     "HubClosed",
     "IncompatibleHub",
     "InvalidName",
@@ -58,6 +63,7 @@ __all__ = [
     "PipelineFailed",
     "Sealed",
     "TopicExists",
+    "UnknownGroup",
     "UnknownTopic",
     "WatchExpired",
 ]
@@ -112,6 +118,34 @@ class TopicExists(Error, ValueError):
             "open it with hub.topic(), or choose another name"
             if self.differences
             else "open it with hub.topic(), or create it with exist_ok=True, or --exist-ok",
+        )
+
+
+class UnknownGroup(Error, LookupError):
+    """No group of that name in this hub."""
+
+    def __init__(self, group: str, hub: str, known: Iterable[str] = ()) -> None:
+        self.group = group
+        self.known = sorted(known)
+        near = difflib.get_close_matches(group, self.known, n=1)
+        here = format_amount(len(self.known), "group")
+        super().__init__(
+            f"no group {group!r} in {hub}",
+            f"did you mean {near[0]!r}? ({here} here)" if near else "",
+            f"make it by consuming: tailrace tail TOPIC --group {group}",
+        )
+
+
+class GroupExists(Error, ValueError):
+    """The name is taken by a group that consumes other topics: those that match `filter`."""
+
+    def __init__(self, group: str, filter: str, asked: str) -> None:
+        self.group = group
+        self.filter = filter
+        self.asked = asked
+        super().__init__(
+            f"group {group!r} consumes {filter!r}, not {asked!r}",
+            f"choose another name, or delete it: tailrace group delete {group}",
         )
 
 
@@ -272,6 +306,21 @@ class DecodeError(Error, ValueError):
 
 class ConfigError(Error, ValueError):
     """A setting that is unknown or does not parse; names the file or variable it came from."""
+
+
+class DeliveryFailed(Error, RuntimeError):
+    """A consumer gave a message back at its last attempt: nothing more of its key is handed out."""
+
+    def __init__(self, position: str, key: str | None, attempts: int) -> None:
+        self.position = position
+        self.key = key
+        self.attempts = attempts
+        whose = "a message without a key" if key is None else f"key {key!r}"
+        super().__init__(
+            f"{position} ({whose}) was given back {format_amount(attempts, 'time')}",
+            "other keys go on when you do" if key else "others go on when you do",
+            "acknowledge it to pass over it, or mend the cause and start the consumer again",
+        )
 
 
 class NothingToRead(Error, LookupError):

@@ -12,6 +12,14 @@ from typing import Any, Self, TypeVar, overload
 from tailrace.backend.contract import Backend, Fence, TableKey, Transaction
 from tailrace.clock import Clock, SystemClock
 from tailrace.errors import Conflict, Error, InvalidValue, TopicExists, UnknownTopic
+from tailrace.group.asked import Asked
+from tailrace.group.definition import group_names, parse_shared
+from tailrace.group.deliveries import Deliveries
+from tailrace.group.group import Group
+from tailrace.group.runtime import close_runtimes
+from tailrace.group.starting import StartLike
+from tailrace.group.tailing import consume
+from tailrace.group.topic import Topic
 from tailrace.payload import Payload
 from tailrace.settings import HubSettings, load
 from tailrace.topic.composite import check_name, creation, first_definition
@@ -20,7 +28,6 @@ from tailrace.topic.dedup import dedup_tables
 from tailrace.topic.producer import close_producers
 from tailrace.topic.producer_name import producers_table
 from tailrace.topic.router import RouterKind
-from tailrace.topic.topic import Topic
 from tailrace.topic.transaction import OpenTransaction
 from tailrace.topic.view import Stored, View, find, names
 
@@ -164,6 +171,56 @@ class Hub:
             for keys in self._pages(table):
                 self.backend.commit(Transaction(table=dict.fromkeys(keys)))
 
+    @overload
+    def tail(
+        self, topics: str, type: None = None, *, group: str | None = None,
+        start: StartLike = "earliest", **options: Any,
+    ) -> Deliveries[Any]: ...  # fmt: skip
+    @overload
+    def tail(
+        self, topics: str, type: type[T], *, group: str | None = None,
+        start: StartLike = "earliest", **options: Any,
+    ) -> Deliveries[T]: ...  # fmt: skip
+    def tail(
+        self,
+        topics: str,
+        type: Any = None,
+        *,
+        group: str | None = None,
+        start: StartLike = "earliest",
+        **options: Any,
+    ) -> Deliveries[Any]:
+        """A consumer of a group that shares a topic, or all topics that match: ``orders.*``.
+
+        Topics that are created later are among them within a second or two. The group may be named
+        with them: ``$shared/billing/orders.*``. The `options` are those of `Topic.tail`.
+        """
+        shared = parse_shared(topics)
+        if shared is not None:
+            if group not in (None, shared.group):
+                raise InvalidValue("group", group, f"{shared.group!r}, as {topics!r} says, or none")
+            group, topics = shared
+        if group is None:
+            raise InvalidValue("group", group, "a name, or $shared/GROUP/TOPICS")
+        return consume(
+            self.backend,
+            group,
+            topics,
+            start,
+            Asked.of(self._settings, **options),
+            decoder=lambda name: self.topic(name, type).payload.decode_message,
+            settings=self._settings,
+            clock=self._clock,
+        )
+
+    def group(self, name: str) -> Group:
+        """A group that was made by its first consumer. `UnknownGroup` when there is none."""
+        return Group(self.backend, check_name("group", name))
+
+    def groups(self) -> list[str]:
+        """The names of all groups, in order."""
+        return group_names(self.backend)
+
     def transaction(self, *, fence: Fence | None = None) -> OpenTransaction:
         """Pushes to any topics, stored together or not at all when the `with` block ends."""
         return OpenTransaction(self.backend, self.topic, fence)
@@ -171,9 +228,11 @@ class Hub:
     def close(self) -> None:
         """Send what producers still hold, and end all use. Closing again does nothing.
 
-        Raises what made a producer fail, once all is closed.
+        What still consumes in groups is `HubClosed`. Raises what made a producer fail, once all is
+        closed.
         """
         try:
+            close_runtimes(self.backend)
             close_producers(self.backend)
         finally:
             self.backend.close()

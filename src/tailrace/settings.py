@@ -42,6 +42,14 @@ def _parse_switch(value: object, what: str) -> bool:
     return found
 
 
+def _parse_count(value: object, what: str) -> int:
+    if isinstance(value, str) and value.isascii() and value.isdecimal():
+        return int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidValue(what, value, "a whole number")
+    return value
+
+
 def _parse_sync(value: object, what: str) -> Sync:
     if value not in list(Sync):
         raise InvalidValue(what, value, "batch or none")
@@ -81,6 +89,10 @@ def _size(low: str, high: str) -> Kind:
 def _duration(low: str, high: str) -> Kind:
     bounds = parse_duration(low), parse_duration(high)
     return Kind(parse_duration, format_duration, f"{low} to {high}", *bounds)
+
+
+def _count(low: int, high: int) -> Kind:
+    return Kind(_parse_count, str, f"{low:,} to {high:,}", low, high)
 
 
 _PATH: Final = Kind(_parse_path, str, "a directory; in a file, relative to that file")
@@ -129,6 +141,39 @@ class HubSettings:
         _duration("1ms", "30d"),
         "How long a `dedup_id` is remembered: a second push of it stores nothing.",
     ] = timedelta(minutes=5)
+    lease: Annotated[
+        timedelta,
+        _duration("500ms", "10m"),
+        "How long a consumer of a group that gives no sign of life keeps its partitions, where "
+        "nobody can tell that it is dead. All processes of a hub should have the same.",
+    ] = timedelta(seconds=3)
+    progress_interval: Annotated[
+        timedelta,
+        _duration("1ms", "1m"),
+        "How soon what a consumer of a group acknowledges is durable.",
+    ] = timedelta(seconds=1)
+    prefetch_bytes: Annotated[
+        int,
+        _size("1B", "1GiB"),
+        "About how much a consumer of a group reads ahead, and of each partition holds back behind "
+        "messages that are not acknowledged.",
+    ] = 8 << 20
+    attempts: Annotated[
+        int,
+        _count(1, 1_000_000),
+        "How often a consumer of a group is handed a message that it gives back.",
+    ] = 5
+    handler_timeout: Annotated[
+        timedelta,
+        _duration("1ms", "1d"),
+        "How long a consumer of a group may take over one message before a partition that it is "
+        "to let go of is taken away.",
+    ] = timedelta(seconds=30)
+    redelivery_records_max: Annotated[
+        int,
+        _count(1, 100_000_000),
+        "The most messages of a partition that come again after a consumer of a group has crashed.",
+    ] = 65_536
 
     @classmethod
     def of(cls, **options: object) -> HubSettings:

@@ -25,6 +25,7 @@ USES: dict[str, Callable[[Backend], object]] = {
     "follower": lambda backend: backend.follower(),
     "hold": lambda backend: backend.hold("name", "owner"),
     "holder": lambda backend: backend.holder("name"),
+    "beats": lambda backend: backend.beats("name"),
 }
 
 

@@ -87,3 +87,29 @@ def test_a_waiting_follower_is_woken_by_another_thread(backend: Backend) -> None
         committer.start()
         assert follower.wait(LONG_S)
         committer.join()
+
+
+def test_a_waiting_follower_may_be_woken_without_a_commit(backend: Backend) -> None:
+    with closing(backend.follower()) as follower:
+        follower.arm()
+        waker = threading.Timer(SHORT_S, follower.wake)
+        waker.start()
+        assert follower.wait(LONG_S)
+        waker.join()
+
+
+def test_a_wake_that_comes_before_the_wait_ends_that_one_and_no_other(backend: Backend) -> None:
+    with closing(backend.follower()) as follower, closing(backend.follower()) as other:
+        other.arm()
+        follower.arm()
+        follower.wake()
+        follower.wake()
+        assert follower.wait(LONG_S)
+        assert not follower.wait(SHORT_S)
+        assert not other.wait(SHORT_S)
+
+
+def test_a_closed_follower_is_woken_in_vain(backend: Backend) -> None:
+    follower = backend.follower()
+    follower.close()
+    follower.wake()

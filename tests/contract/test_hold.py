@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 
 import pytest
 
@@ -62,6 +63,58 @@ def test_releasing_after_the_backend_was_closed_does_nothing(backend: Backend) -
     hold.release()
     with pytest.raises(HubClosed):
         backend.holder("lake")
+
+
+def test_each_beat_changes_the_number_that_others_see_and_nothing_else(backend: Backend) -> None:
+    hold = backend.hold("lake", "first")
+    numbers = [backend.beats("lake")]
+    for _ in range(5):
+        assert backend.beats("lake") == numbers[-1], "it changes without a beat"
+        assert hold.beat()
+        numbers.append(backend.beats("lake"))
+    assert None not in numbers
+    assert len(set(numbers)) == len(numbers)
+    assert backend.holder("lake") == "first"
+
+
+def test_a_beat_wakes_nobody(backend: Backend) -> None:
+    with backend.hold("lake", "first") as hold, closing(backend.follower()) as follower:
+        follower.arm()
+        assert hold.beat()
+        assert not follower.wait(0.01)
+
+
+def test_names_beat_apart(backend: Backend) -> None:
+    one, other = backend.hold("one", "me"), backend.hold("other", "me")
+    before = backend.beats("other")
+    assert one.beat()
+    assert backend.beats("other") == before
+    other.release()
+    assert backend.beats("one") is not None
+    assert backend.beats("other") is None
+
+
+def test_a_name_nobody_holds_does_not_beat(backend: Backend) -> None:
+    assert backend.beats("lake") is None
+    hold = backend.hold("lake", "first")
+    hold.release()
+    assert backend.beats("lake") is None
+    assert not hold.beat()
+
+
+def test_a_hold_that_was_released_does_not_beat_for_the_next_holder(backend: Backend) -> None:
+    first = backend.hold("lake", "first")
+    first.release()
+    with backend.hold("lake", "second"):
+        before = backend.beats("lake")
+        assert not first.beat()
+        assert backend.beats("lake") == before
+
+
+def test_nothing_beats_in_a_closed_backend(backend: Backend) -> None:
+    hold = backend.hold("lake", "first")
+    backend.close()
+    assert not hold.beat()
 
 
 @pytest.mark.parametrize(("name", "owner"), [("", "me"), ("lake", "")])

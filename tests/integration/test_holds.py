@@ -103,6 +103,30 @@ def test_a_forked_child_holds_nothing_and_frees_nothing(
         kill_now(survivor)
 
 
+def test_a_beat_is_seen_by_other_processes_and_a_forked_child_gives_none(
+    hub: EmbeddedBackend, tmp_path: Path
+) -> None:
+    with closing(EmbeddedBackend.open(tmp_path)) as other, hub.hold(NAME, "parent") as hold:
+        before = other.beats(NAME)
+
+        def beat_in_vain() -> None:
+            assert not hold.beat()
+            assert hub.beats(NAME) == before
+
+        assert ended_well(fork(beat_in_vain))
+        assert other.beats(NAME) == before
+        assert hold.beat()
+        assert other.beats(NAME) not in (None, before)
+
+
+def test_a_killed_holder_beats_no_more(hub: EmbeddedBackend, tmp_path: Path) -> None:
+    child = Child(_hold_for_ever, tmp_path, "driver 7")
+    assert child.next_report() == "held"
+    assert hub.beats(NAME) is not None
+    list(child.kill())
+    assert hub.beats(NAME) is None
+
+
 def test_a_child_may_hold_what_its_parent_released(hub: EmbeddedBackend) -> None:
     hub.hold(NAME, "parent").release()
 

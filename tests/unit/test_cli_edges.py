@@ -9,8 +9,9 @@ import pytest
 from tailrace.backend.embedded import EmbeddedBackend
 from tailrace.hub import Hub
 from tailrace.message import Partition
-from tailrace.operations.edges import Edge, Last, Moment, parse_edge
+from tailrace.operations.edges import Edge, Last, parse_edge
 from tailrace.operations.tailing import span_between, tail
+from tailrace.topic.edge import Moment
 
 
 def values(hub: Hub, start: Edge, end: str = "latest") -> list[int]:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import tailrace
-from tailrace.operations.edges import Extreme, Last, Moment, parse_edge
+from tailrace.operations.edges import Last, parse_edge
+from tailrace.topic.edge import Extreme, Moment
 from tests.cli import CommandLine
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

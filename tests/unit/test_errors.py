@@ -16,6 +16,8 @@ NODE = re.compile(r"^ {4}(?P<indent>[│ ]*)[├└]── (?P<name>\w+)(?: \((?
 SAMPLES = [
     errors.UnknownTopic("order", "./data", ["orders", "users"]),
     errors.TopicExists("orders", ["partitions 4, asked for 8"]),
+    errors.UnknownGroup("biling", "./data", ["billing"]),
+    errors.GroupExists("billing", "orders", "returns"),
     errors.InvalidName("topic", "a/b"),
     errors.InvalidValue("partitions", 5, "1, 2, 3 or a multiple of 4 or 6", "any_count=True"),
     errors.OutOfRange("orders/0.1", 9, 0, 9),
@@ -29,6 +31,7 @@ SAMPLES = [
     errors.EncodeError("orders takes Order, not dict", "nothing was written"),
     errors.DecodeError("orders/0.1@4", "Order", "Expected `int`"),
     errors.ConfigError("tailrace.toml: unknown setting hub.x"),
+    errors.DeliveryFailed("orders/0.1@4", "c7", 5),
     errors.NothingToRead("no file matches in/*.jsonl"),
     errors.PipelineFailed("lake", ["writer lake/crm: refused"]),
     errors.IncompatibleHub("./data is of format 9", "this version reads 1"),
@@ -97,6 +100,13 @@ def test_an_unknown_topic_names_the_nearest_and_the_command_that_creates_it() ->
         " · create it: tailrace topic create order --partitions 4"
     )
     assert "did you mean" not in str(errors.UnknownTopic("x", "./data", ["orders"]))
+
+
+def test_an_unknown_group_names_the_nearest_and_how_to_make_it() -> None:
+    assert str(errors.UnknownGroup("biling", "./data", ["billing"])) == (
+        "no group 'biling' in ./data · did you mean 'billing'? (1 group here)"
+        " · make it by consuming: tailrace tail TOPIC --group biling"
+    )
 
 
 @pytest.mark.parametrize(

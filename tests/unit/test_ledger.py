@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tailrace.backend.contract import TableKey
 from tailrace.errors import InvalidValue
 from tailrace.message import Partition
-from tailrace.topic.ledger import Progress
+from tailrace.topic.ledger import Progress, ledger_keys, load_storage
 
 ORDERS = Partition("orders", 1, 7)
 BLOCK = 65_536
@@ -240,3 +240,22 @@ def test_a_range_that_is_none_is_refused(start: int, end: int) -> None:
     with pytest.raises(InvalidValue, match="0 or more"):
         progress.reset(-1)
     assert state(progress) == (0, [])
+
+
+def test_the_ledgers_of_a_storage_topic_are_loaded_together() -> None:
+    table = DictTable()
+    written = {}
+    for number, storage in ((0, 1), (10, 1), (2, 1), (3, 11), (4, 0)):
+        progress = Progress("c", Partition("orders", storage, number))
+        progress.ack(0, number + 1)
+        progress.ack(100_000 + number, 100_047)
+        written[storage, number] = progress
+        table.commit(progress.writes())
+    found = load_storage(table, "c", "orders", 1)
+    assert set(found) == {0, 2, 10}
+    for number, progress in found.items():
+        wanted = written[1, number]
+        assert (progress.mark, list(progress.ranges())) == (wanted.mark, list(wanted.ranges()))
+        assert progress.writes() == {}
+    assert len(ledger_keys(table, "c", "orders")) == 10
+    assert load_storage(table, "other", "orders", 1) == {}

@@ -15,14 +15,15 @@ from tailrace.errors import InvalidValue
 from tailrace.topic.lineage import (
     PARTITIONS_MAX,
     Shape,
+    Stream,
     StreamState,
     check_count,
     consistent,
-    finished_streams,
+    followers,
     follows,
     moved_fraction,
     next_shape,
-    startable,
+    walk,
 )
 from tailrace.topic.router import HASHES, Hashes, RouterKind, route
 
@@ -220,6 +221,21 @@ def states(**given: StreamState) -> dict[tuple[int, int], StreamState]:
     return found
 
 
+def finished_streams(
+    kind: RouterKind, shapes: list[Shape], now: dict[Stream, StreamState]
+) -> set[Stream]:
+    return {stream for stream, _, finished in walk(kind, shapes, now) if finished}
+
+
+def startable(kind: RouterKind, shapes: list[Shape], now: dict[Stream, StreamState]) -> set[Stream]:
+    """The streams that are there, are not finished, and follow only finished ones."""
+    return {
+        stream
+        for stream, free, finished in walk(kind, shapes, now)
+        if free and not finished and stream in now
+    }
+
+
 def test_only_the_first_storage_topic_may_start_at_first() -> None:
     assert startable(SHARD_CONSISTENT, SHAPES, states()) == {(0, 0), (0, 1)}
     assert finished_streams(SHARD_CONSISTENT, SHAPES, states()) == set()
@@ -256,6 +272,15 @@ def test_a_deleted_storage_topic_passes_on_what_is_not_finished_before_it() -> N
 def test_ranges_start_when_the_ranges_they_overlap_are_finished() -> None:
     now = {(0, 0): DONE, (0, 1): READING, (1, 0): OPEN, (1, 1): OPEN, (1, 2): OPEN}
     assert startable(RANGE, [Shape(2), Shape(3)], now) == {(0, 1), (1, 0)}
+
+
+def test_followers_are_found_over_all_storage_topics() -> None:
+    assert followers(SHARD_CONSISTENT, SHAPES, [(1, 3)]) == {(2, 0), (2, 1), (2, 2)}
+    shapes = [Shape(2), Shape(4, 2), Shape(8, 4)]
+    assert followers(SHARD_CONSISTENT, shapes, [(0, 1)]) == {
+        (1, 2), (1, 3), (2, 4), (2, 5), (2, 6), (2, 7),
+    }  # fmt: skip
+    assert followers(SHARD_CONSISTENT, shapes, [(2, 1)]) == set()
 
 
 def test_large_topics_are_derived_soon() -> None:

@@ -9,8 +9,6 @@ import pytest
 
 from tailrace.errors import ConfigError, Error, InvalidName, InvalidValue
 from tailrace.spark.offsets import (
-    Extreme,
-    Moment,
     Named,
     Progress,
     from_json,
@@ -26,6 +24,7 @@ from tailrace.spark.options import (
     read_options,
     write_options,
 )
+from tailrace.topic.edge import Extreme, Moment
 
 ORDERS = {"hub": "/hub", "subscribe": "orders"}
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -182,6 +183,9 @@ class Follower(Protocol):
     def wait(self, timeout_s: float) -> bool:
         """True when something may have been committed since `arm`, False when the time is over."""
 
+    def wake(self) -> None:
+        """End the `wait` that a thread is in, or the next one, as a commit would. Any thread."""
+
     def close(self) -> None:
         """Give back what it holds."""
 
@@ -191,11 +195,14 @@ class Hold:
     """A name that one holder has; in a `with` statement, until its end.
 
     `release` gives the name up and does nothing when that has happened, or in a forked child.
+    `beat` is a sign of life for whoever asks for `Backend.beats`: it commits nothing, syncs nothing
+    and wakes nobody, and is False when the name is held no more, or in a forked child.
     """
 
     name: str
     owner: str
     release: Callable[[], None]
+    beat: Callable[[], bool]
 
     def __enter__(self) -> Hold:
         return self
@@ -249,6 +256,15 @@ class Backend(Protocol):
 
     def holder(self, name: str) -> str | None:
         """The owner's text of whoever holds the name now; None when nobody does."""
+
+    def beats(self, name: str) -> int | None:
+        """A number that is another after each beat of whoever holds the name; None when nobody
+        does."""
+
+    @property
+    def meeting_place(self) -> Path | None:
+        """A directory, which may not be there yet, where processes of this host that have opened
+        the hub leave sockets for each other; None where they cannot meet."""
 
     def close(self) -> None:
         """End all use. Later calls raise `HubClosed`. Closing again does nothing."""

@@ -11,20 +11,21 @@ from tailrace.cli.pipeline_arguments import complete_writer
 from tailrace.cli.session import Session
 
 if TYPE_CHECKING:
-    from tailrace.operations.explain import Explanation
+    from tailrace.operations.explanation import Explanation
 
 
 @verb(
     "explain",
     examples="""
     tailrace explain lake/crm
+    tailrace explain orders/1.7
     tailrace explain lake/crm -o json
     """,
 )
-@click.argument("subject", metavar="PIPELINE/WRITER", shell_complete=complete_writer)
+@click.argument("subject", metavar="PIPELINE/WRITER|PARTITION", shell_complete=complete_writer)
 @click.pass_obj
 def explain_command(session: Session, subject: str) -> None:
-    """Say what a writer waits for and why, and what helps."""
+    """Say what a writer or a partition waits for and why, and what helps."""
     from tailrace.operations.explain import explain
 
     with session.open_hub() as hub:

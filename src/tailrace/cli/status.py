@@ -14,7 +14,7 @@ from tailrace.cli.watching import show_once_or_watch, watches
 from tailrace.errors import BackendUnavailable
 
 if TYPE_CHECKING:
-    from tailrace.operations.status import HubStatus
+    from tailrace.operations.status import HubStatus, Problem
 
 
 @verb(
@@ -57,21 +57,23 @@ def _look(session: Session) -> HubStatus:
 def _status_text(found: HubStatus) -> str:
     lines = []
     if not found.well:
-        lines.append(click.style("NOT WELL", fg="red", bold=True))
-        widths = [
-            max(map(len, column))
-            for column in zip(*((p.subject, p.what) for p in found.problems), strict=True)
-        ]
-        lines += [
-            f"  {p.subject:<{widths[0]}}  {p.what:<{widths[1]}}  {p.remedy}" for p in found.problems
-        ]
+        lines += [click.style("NOT WELL", fg="red", bold=True), *_listed(found.problems)]
     if found.hub is not None:
         hub = found.hub
         pipelines = f"{format_amount(found.pipelines, 'pipeline')}, " if found.pipelines else ""
+        groups = f"{format_amount(found.groups, 'group')}, " if found.groups else ""
         rest = click.style("well", fg="green") if found.well else "otherwise well"
         lines.append(
-            f"{rest}: {format_amount(hub.topics, 'topic')}, {pipelines}"
+            f"{rest}: {format_amount(hub.topics, 'topic')}, {pipelines}{groups}"
             f"{format_amount(hub.messages, 'message')}, {size(hub.bytes)}; "
             f"disk {hub.disk_percent} % full"
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, *_listed(found.notes)])
+
+
+def _listed(problems: tuple[Problem, ...]) -> list[str]:
+    subject, what = (
+        max((len(getattr(each, name)) for each in problems), default=0)
+        for name in ("subject", "what")
+    )
+    return [f"  {p.subject:<{subject}}  {p.what:<{what}}  {p.remedy}" for p in problems]

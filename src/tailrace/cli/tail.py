@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import select
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,8 +15,10 @@ import click
 from tailrace.cli.arguments import complete_topic
 from tailrace.cli.command import verb
 from tailrace.cli.session import Output, Session
+from tailrace.cli.signals import Signals
 
 if TYPE_CHECKING:
+    from tailrace.group.deliveries import Deliveries
     from tailrace.message import Message
 
 Format = Callable[["Message[Any]"], bytes]
@@ -33,6 +37,7 @@ _FIELDS: Final[dict[str, Format]] = {
     "%%": lambda _message: b"%",
 }
 _ESCAPES: Final = {r"\n": b"\n", r"\t": b"\t", r"\0": b"\0", r"\\": b"\\"}
+_FORMAT: Final = "%v"
 _TOKEN: Final = re.compile(r"%.?|\\.?|[^%\\]+", re.DOTALL)
 
 
@@ -66,9 +71,12 @@ def _constant(data: bytes) -> Format:
     tailrace tail orders --from -100 --exit -f '%p@%o %k %v'
     tailrace tail orders --from @2026-01-01T00:00Z --to @2026-01-02T00:00Z -o json
     tailrace tail orders --from orders/0.3@42 -n 1
+    tailrace tail orders --group billing
+    tailrace tail 'orders.*' --group billing --from latest -o json
     """,
 )
 @click.argument("where", metavar="TOPIC|PARTITION", shell_complete=complete_topic)
+@click.option("--group", help="Share them with other consumers of a group; see above.")
 @click.option("--from", "start", metavar="PLACE", help="Where to begin; see above.")
 @click.option("--to", "end", metavar="PLACE", help="Where to end; see above.")
 @click.option("--exit", "exits", is_flag=True, help="End at what is there now, do not follow.")
@@ -78,6 +86,7 @@ def _constant(data: bytes) -> Format:
 def tail_command(
     session: Session,
     where: str,
+    group: str | None,
     start: str | None,
     end: str | None,
     exits: bool,
@@ -89,7 +98,9 @@ def tail_command(
     Order holds also where the topic was scaled.
 
     It goes on as messages come, until Ctrl-C; with --exit, --to or -n it ends. Nothing is
-    remembered in the hub.
+    remembered in the hub, except with --group: then each message goes to one of the consumers of
+    the group, wherever they run, and is acknowledged once it is printed. A group may share several
+    topics, 'orders.*'; --from matters when it is new, earliest unless given.
 
     \b
     PLACE is  earliest             before the oldest message
@@ -110,18 +121,64 @@ def tail_command(
 
     if text is not None and session.output is Output.JSON:
         raise click.UsageError("-f and -o json exclude each other")
+    if group is not None or where.startswith("$"):
+        if end is not None:
+            raise click.UsageError(
+                "--to and --group exclude each other; --exit ends a group's loop"
+            )
+        _tail_group(session, where, group, start, exits=exits, count=count, text=text)
+        return
     ends = exits or end is not None
     first = parse_edge(start or ("earliest" if ends else "-10"))
     last = parse_edge(end or "latest") if ends else None
     with session.open_hub() as hub:
         topic, span = open_span(hub, where, first, last)
         in_json = session.output is Output.JSON
-        write = _as_json(topic) if in_json else compile_format("%v" if text is None else text)
+        write = _as_json(lambda _: topic) if in_json else compile_format(text or _FORMAT)
         try:
             _print(tail(topic, span), write, count)
         except KeyboardInterrupt:
             if ends:
                 raise
+
+
+def _tail_group(
+    session: Session,
+    where: str,
+    group: str | None,
+    start: str | None,
+    *,
+    exits: bool,
+    count: int | None,
+    text: str | None,
+) -> None:
+    """Print as a consumer of a group. What is printed and flushed is acknowledged."""
+    out = sys.stdout.buffer
+    with session.open_hub() as hub:
+        in_json = session.output is Output.JSON
+        write = _as_json(hub.topic) if in_json else compile_format(text or _FORMAT)
+        consumer = hub.tail(
+            where,
+            group=group,
+            start=start or "earliest",
+            until="end" if exits else None,
+            limit=count,
+        )
+        with Signals() as signals, consumer as deliveries:
+            signals.noted = functools.partial(_stop, consumer, signals)
+            for delivery in deliveries:
+                out.write(write(delivery))
+                out.flush()
+        if signals.count and exits:
+            raise KeyboardInterrupt
+
+
+def _stop(consumer: Deliveries[Any], signals: Signals) -> None:
+    """Let the loop end behind the message in hand; asked twice, end it here and now."""
+    if signals.count > 1:
+        raise KeyboardInterrupt
+    # By another thread: this one may be inside the lock that it takes.
+    threading.Thread(target=consumer.shutdown, daemon=True).start()
 
 
 def _print(messages: Iterator[list[Message[Any]]], write: Format, count: int | None) -> None:
@@ -148,10 +205,11 @@ def _check_reader() -> None:
         raise BrokenPipeError
 
 
-def _as_json(topic: Any) -> Format:
+def _as_json(topic_of: Callable[[str], Any]) -> Format:
     import msgspec
 
     from tailrace.operations.message_view import view_message
 
     encode = msgspec.json.Encoder().encode
-    return lambda message: encode(view_message(topic, message)) + b"\n"
+    topic_named = functools.cache(topic_of)
+    return lambda message: encode(view_message(topic_named(message.topic), message)) + b"\n"

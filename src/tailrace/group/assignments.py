@@ -8,12 +8,13 @@ the fence of its next grant shuts the borrower out.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from tailrace.group.messages import Grant, Revoke, Revoked, ToBorrower
 from tailrace.group.states import ASSIGNMENT, AssignmentState
 from tailrace.group.times import Resend, Times
 
-_SAYS = {
+_SAYS: Final[dict[AssignmentState, type[Grant] | type[Revoke] | type[Revoked]]] = {
     AssignmentState.GRANTING: Grant,
     AssignmentState.REVOKING: Revoke,
     AssignmentState.REVOKED: Revoked,

@@ -265,9 +265,12 @@ class Borrower:
     def _finalize(self, unit: str, stream: _Stream, mark: int, now: float) -> list[Action]:
         stream.mark = max(stream.mark, mark)
         stream.final = True
+        if self.state is BorrowerState.UNSUBSCRIBING:
+            # Its `Disconnect` frees all at once; to free one by one would bring others back.
+            return self._leave_when_drained()
         stream.report = Resend(self._times, now)
         stream.report.due(now)
-        return self._report(unit, stream) + self._leave_when_drained()
+        return self._report(unit, stream)
 
     def _unsubscribe(self, now: float) -> list[Action]:
         if self.state is BorrowerState.CONNECTING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from tailrace.errors import InvalidValue
 
@@ -36,6 +37,12 @@ class Times:
                 (self.lease_s, self.ping_s, self.margin_s),
                 "0 < margin_s < ping_s < lease_s - margin_s",
             )
+
+    @classmethod
+    def of(cls, lease: timedelta) -> Times:
+        """The times that go with a lease: a ping is a third of it, the margin a tenth."""
+        lease_s = lease / timedelta(seconds=1)
+        return cls(lease_s=lease_s, ping_s=lease_s / 3, margin_s=lease_s / 10)
 
     @property
     def hold_s(self) -> float:

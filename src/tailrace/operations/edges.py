@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -13,7 +12,8 @@ import pyarrow as pa
 from tailrace.backend.contract import Bounds, Log
 from tailrace.errors import InvalidValue
 from tailrace.message import Partition, Position
-from tailrace.topic.moment import first_between, offset_at_time, parse_moment
+from tailrace.topic.edge import Extreme, Moment, offset_at
+from tailrace.topic.moment import end_before, parse_moment
 from tailrace.topic.reading import batches_within
 from tailrace.topic.topic import Topic
 
@@ -23,25 +23,11 @@ LAST_MAX: Final = 1_000_000
 FORMS: Final = "earliest, latest, -100, @2026-01-01T00:00Z, or a position such as orders/1.7@42"
 
 
-class Extreme(Enum):
-    """The ends of a topic: before its oldest message, and after its newest."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
-
-
 @dataclass(frozen=True, slots=True)
 class Last:
     """Before the newest so many messages of a topic."""
 
     count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """Before the first message of each partition that has this time or a later one."""
-
-    time_ms: int
 
 
 Edge: TypeAlias = Extreme | Last | Moment | Position
@@ -84,7 +70,7 @@ def offsets_at(
             offsets |= found
             left -= taken
         else:
-            offsets |= {where: _offset(log, where, b, edge) for where, b in partitions.items()}
+            offsets |= {where: offset_at(log, where, b, edge) for where, b in partitions.items()}
     return offsets
 
 
@@ -94,14 +80,6 @@ def _storage_topics(topic: Topic[Any]) -> Iterator[dict[Partition, Bounds]]:
     for storage in reversed(range(len(definition.storage))):
         bounds = topic.view.backend.log.bounds_of(definition.storage_topic(topic.name, storage))
         yield {Partition(topic.name, storage, number): b for number, b in enumerate(bounds)}
-
-
-def _offset(log: Log, partition: Partition, bounds: Bounds, edge: Extreme | Moment) -> int:
-    if edge is Extreme.EARLIEST:
-        return bounds.start
-    if edge is Extreme.LATEST:
-        return bounds.end
-    return offset_at_time(log, partition, bounds, edge.time_ms)
 
 
 def _last(
@@ -132,26 +110,13 @@ def _newest(log: Log, partition: Partition, bounds: Bounds, count: int) -> tuple
         found = list(batches_within(log, partition, low, high))
         chunks = found + chunks
         left -= sum(chunk.num_rows for chunk in found)
-        high = low if found else _end_before(log, partition, bounds.start, low)
+        high = low if found else end_before(log, partition, bounds.start, low)
     if not chunks:
         empty = np.array([], np.int64)
         return empty, empty
     times = np.concatenate([_times(chunk) for chunk in chunks])
     offsets = np.concatenate([chunk["offset"].to_numpy() for chunk in chunks])
     return np.maximum.accumulate(times), offsets
-
-
-def _end_before(log: Log, partition: Partition, start: int, high: int) -> int:
-    """After a gap below `high`: the end of the records before it, found by bisection."""
-    low = start
-    while low < high:
-        middle = (low + high) // 2
-        first = first_between(log, partition, middle, high)
-        if first is None:
-            high = middle
-        else:
-            low = int(first["offset"][0].as_py()) + 1
-    return low
 
 
 def _times(records: pa.RecordBatch) -> Any:

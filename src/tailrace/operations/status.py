@@ -10,6 +10,7 @@ from tailrace.amount import format_amount
 from tailrace.backend.embedded import EmbeddedBackend
 from tailrace.backend.embedded.reading import SegmentInfo
 from tailrace.errors import BackendUnavailable
+from tailrace.group.view import GroupSummary, list_groups
 from tailrace.hub import Hub
 from tailrace.message import Partition
 from tailrace.operations.holdings import embedded_log, layout_of
@@ -37,22 +38,31 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class HubStatus:
-    """The problems found, none when all is well, and what there is; nothing if it did not open."""
+    """The problems found, none when all is well, and what there is; nothing if it did not open.
+
+    `notes` are well, and worth knowing.
+    """
 
     well: bool
     problems: tuple[Problem, ...]
     hub: HubSummary | None
     pipelines: int = 0
+    groups: int = 0
+    notes: tuple[Problem, ...] = ()
 
 
 def status(hub: Hub) -> HubStatus:
     """Look at everything that can be seen without reading the records."""
     info = hub_info(hub)
     pipelines = view_pipelines(hub)
+    groups = list_groups(hub.backend)
     problems = [*_gaps(hub), *_disk(info), *_database(hub, info), *_files(hub)]
     for pipeline in pipelines:
         problems += [*_reader(pipeline), *_writers(pipeline), *_letters(pipeline)]
-    return HubStatus(not problems, tuple(problems), info, len(pipelines))
+    for group in groups:
+        problems += _unattended(group)
+    notes = tuple(note for group in groups for note in _standing_by(hub, group))
+    return HubStatus(not problems, tuple(problems), info, len(pipelines), len(groups), notes)
 
 
 def unavailable(path: str, error: BackendUnavailable) -> HubStatus:
@@ -111,6 +121,24 @@ def _letters(pipeline: PipelineView) -> Iterator[Problem]:
             subject = f"{'writer' if '/' in name else 'reader'} {name}"
             remedy = f"tailrace dlq {name} list --by error"
             yield Problem(subject, format_amount(count, "dead letter"), remedy)
+
+
+def _unattended(group: GroupSummary) -> Iterator[Problem]:
+    if group.behind and not group.consumers:
+        what = f"{group.behind:,} behind, and no consumer runs"
+        yield Problem(f"group {group.name}", what, f"tailrace lag {group.name}")
+
+
+def _standing_by(hub: Hub, group: GroupSummary) -> Iterator[Problem]:
+    """Consumers without a stream, and the scaling of a topic that would give them one."""
+    if group.standing_by:
+        what = f"{group.standing_by} of {group.consumers} consumers stand by"
+        remedy = f"tailrace group show {group.name}"
+        if group.filter in hub.topics():
+            shape = hub.topic(group.filter).view.definition.shape
+            factor = -(-group.consumers // shape.partitions)
+            remedy = f"tailrace topic scale {group.filter} {shape.partitions * factor}"
+        yield Problem(f"group {group.name}", what, remedy)
 
 
 def _files(hub: Hub) -> Iterator[Problem]:

@@ -14,12 +14,13 @@ from typing import Final
 
 import msgspec
 
-from tailrace.backend.contract import Log
+from tailrace.backend.contract import Bounds, Log
 from tailrace.message import Partition
 from tailrace.pipeline.offsets import Offsets
 from tailrace.pipeline.writer import Staged
 from tailrace.topic.ledger import Progress
-from tailrace.topic.lineage import Stream, StreamState, startable
+from tailrace.topic.lineage import Stream
+from tailrace.topic.open_streams import held_streams, turns
 from tailrace.topic.view import View
 
 PIECE_ROWS: Final = 10_000
@@ -79,21 +80,18 @@ class OpenStream(msgspec.Struct, frozen=True):
 def open_streams(view: View, progress: dict[Partition, Progress]) -> list[OpenStream]:
     """The partitions of a topic that a consumer with this progress may read now, in order."""
     definition = view.refresh().definition
-    states: dict[Stream, StreamState] = {}
-    ends: dict[Stream, int] = {}
-    shapes = definition.storage[: definition.pointer + 1]
-    for storage in range(len(shapes)):
-        if Partition(view.topic, storage, 0) not in progress:
-            break  # It was added since the progress was read.
-        bounds_of = view.backend.log.bounds_of(definition.storage_topic(view.topic, storage))
-        for number, bounds in enumerate(bounds_of):
-            mark = progress[Partition(view.topic, storage, number)].mark
-            drained = mark >= bounds.end
-            states[storage, number] = StreamState(bounds.sealed, drained=drained)
-            ends[storage, number] = bounds.end
+    held = {
+        stream: bounds
+        for stream, bounds in held_streams(view.backend.log, view.topic, definition).items()
+        if Partition(view.topic, *stream) in progress  # else it was added since that was read
+    }
+
+    def drained(stream: Stream, bounds: Bounds) -> bool:
+        return progress[Partition(view.topic, *stream)].mark >= bounds.end
+
     return [
-        OpenStream(Partition(view.topic, *stream), ends[stream])
-        for stream in sorted(startable(definition.router, shapes, states))
+        OpenStream(Partition(view.topic, *stream), held[stream].end)
+        for stream in turns(definition, held, drained).open
     ]
 
 

@@ -14,7 +14,8 @@ from tailrace.hub import Hub
 from tailrace.message import Partition
 from tailrace.spark.offsets import Edge, Named, Progress, resolve
 from tailrace.topic.composite import Definition
-from tailrace.topic.lineage import Stream, StreamState, startable
+from tailrace.topic.lineage import Stream
+from tailrace.topic.open_streams import held_streams, turns
 from tailrace.topic.view import find
 
 _LOG: Final = logging.getLogger(__name__)
@@ -38,11 +39,7 @@ def look(hub: Hub, topic: str) -> Held:
     if stored is None:
         raise UnknownTopic(topic, hub.backend.name, hub.topics())
     definition = stored.definition
-    streams: dict[Stream, Bounds] = {}
-    for storage in range(definition.pointer + 1):
-        held = hub.backend.log.bounds_of(definition.storage_topic(topic, storage))
-        streams |= {(storage, number): bounds for number, bounds in enumerate(held)}
-    return Held(topic, definition, streams)
+    return Held(topic, definition, held_streams(hub.backend.log, topic, definition))
 
 
 class Lag(NamedTuple):
@@ -105,15 +102,12 @@ def _within(held: Held, stream: Stream, offset: int, loss: Loss) -> int:
 
 def open_streams(held: Held, offsets: Mapping[Stream, int]) -> list[Lag]:
     """What may be read next: of streams whose predecessors were all read to their sealed ends."""
-    states = {
-        stream: StreamState(bounds.sealed, drained=offsets[stream] >= bounds.end)
-        for stream, bounds in held.streams.items()
-    }
-    shapes = held.definition.storage[: held.definition.pointer + 1]
+    drained = {stream: offsets[stream] >= bounds.end for stream, bounds in held.streams.items()}
+    found = turns(held.definition, held.streams, lambda stream, _: drained[stream])
     return [
         Lag(held.partition(stream), offsets[stream], held.streams[stream].end)
-        for stream in sorted(startable(held.definition.router, shapes, states))
-        if not states[stream].drained
+        for stream in found.open
+        if not drained[stream]
     ]
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -19,8 +18,8 @@ import msgspec
 from tailrace.backend.contract import Bounds, Log
 from tailrace.errors import InvalidValue
 from tailrace.message import Partition
+from tailrace.topic.edge import Extreme, Moment, offset_at
 from tailrace.topic.lineage import Stream
-from tailrace.topic.moment import offset_at_time
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -28,19 +27,6 @@ FORM: Final = 'earliest, latest, or JSON such as {"orders": {"0.3": 42, "1.7": -
 
 _IDENTITY: Final = "identity"
 _STREAM: Final = re.compile(r"(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)", re.ASCII)
-
-
-class Extreme(Enum):
-    """The two ends of a topic."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
-
-
-class Moment(NamedTuple):
-    """In each partition before the first record that has this time or a later one."""
-
-    time_ms: int
 
 
 class Named(NamedTuple):
@@ -89,14 +75,12 @@ def _streams(offsets: Mapping[str, Any]) -> dict[Stream, int]:
 
 def resolve(log: Log, edge: Edge, partition: Partition, bounds: Bounds) -> int:
     """The offset of an edge in one partition; it may lie outside of what the partition holds."""
-    if isinstance(edge, Moment):
-        return offset_at_time(log, partition, bounds, edge.time_ms)
-    offset = {Extreme.EARLIEST: EARLIEST, Extreme.LATEST: LATEST}
-    if isinstance(edge, Extreme):
-        wanted = offset[edge]
-    else:
-        named = edge.offsets.get(partition.topic, {})
-        wanted = named.get((partition.storage, partition.number), offset[edge.rest])
+    if not isinstance(edge, Named):
+        return offset_at(log, partition, bounds, edge)
+    named = edge.offsets.get(partition.topic, {})
+    wanted = named.get((partition.storage, partition.number))
+    if wanted is None:
+        return offset_at(log, partition, bounds, edge.rest)
     return {EARLIEST: bounds.start, LATEST: bounds.end}.get(wanted, wanted)
 
 

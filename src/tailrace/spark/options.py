@@ -12,8 +12,9 @@ from typing import Final
 
 from tailrace.errors import ConfigError, InvalidValue
 from tailrace.size import parse_size
-from tailrace.spark.offsets import Edge, Extreme, Moment, Named, parse_edge
+from tailrace.spark.offsets import Edge, Named, parse_edge
 from tailrace.topic.composite import check_name
+from tailrace.topic.edge import Extreme, Moment
 from tailrace.topic.moment import parse_moment
 
 # What a reading has, what only a batch or a stream has, and what a writing has.

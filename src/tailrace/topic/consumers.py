@@ -25,7 +25,7 @@ class LowWater(NamedTuple):
 
 def register(store: Store, topic: str, consumer: str) -> bool:
     """Count a consumer in; False when it was already."""
-    key = _key(topic, consumer)
+    key = consumer_key(topic, consumer)
     try:
         store.commit(Change(expect={key: 0}, writes={key: b""}))
     except Conflict:
@@ -35,12 +35,12 @@ def register(store: Store, topic: str, consumer: str) -> bool:
 
 def forget(store: Store, topic: str, consumer: str) -> None:
     """Count a consumer out: what it has not acknowledged no longer matters."""
-    store.commit(Change(writes={_key(topic, consumer): None}))
+    store.commit(Change(writes={consumer_key(topic, consumer): None}))
 
 
 def consumers(store: Store, topic: str) -> list[str]:
     """The consumers of a topic, by name."""
-    prefix = _key(topic, "")
+    prefix = consumer_key(topic, "")
     return [entry.key.removeprefix(prefix) for entry in store.scan(prefix)]
 
 
@@ -60,5 +60,6 @@ def low_mark(backend: Backend, partition: Partition) -> int:
     return 0 if low is None else low.mark
 
 
-def _key(topic: str, consumer: str) -> str:
+def consumer_key(topic: str, consumer: str) -> str:
+    """The store entry that counts a consumer in."""
     return f"{CONSUMERS}{topic}/{consumer}"

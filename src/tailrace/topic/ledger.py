@@ -16,6 +16,7 @@ small entry; and a write holds only blocks that changed, so a parked backlog cos
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -49,7 +50,7 @@ class Progress:
     def __init__(self, consumer: str, partition: Partition, mark: int = 0) -> None:
         self.mark = mark
         """All offsets below it are acknowledged."""
-        self._table = f"ledger/{consumer}"
+        self._table = ledger_table(consumer)
         self._prefix = f"{partition}/".encode()
         self._blocks: dict[int, _Block] = {}
         self._numbers: list[int] = []  # of the blocks that hold ranges, sorted
@@ -62,21 +63,25 @@ class Progress:
     def load(cls, table: Table, consumer: str, partition: Partition) -> Progress:
         """The progress a ledger holds; a consumer that it does not know starts at 0."""
         progress = cls(consumer, partition)
-        blocks = []
-        for key, value in progress._entries(table):
+        start = len(progress._prefix)
+        entries = _entries(table, progress._table, progress._prefix)
+        progress._restore([(key[start:], value) for key, value in entries])
+        return progress
+
+    def _restore(self, entries: list[tuple[bytes, bytes]]) -> None:
+        for key, value in entries:
             if key == _MARK:
-                progress.mark = int.from_bytes(value)
-                progress._mark_saved = progress._mark_written = progress.mark
-            else:
-                blocks.append((int.from_bytes(key.removeprefix(_BLOCK)), value))
-        for number, value in blocks:
-            at = number << _BLOCK_BITS
+                self.mark = int.from_bytes(value)
+                self._mark_saved = self._mark_written = self.mark
+        for key, value in entries:
+            if key == _MARK:
+                continue
+            at = int.from_bytes(key.removeprefix(_BLOCK)) << _BLOCK_BITS
             steps = iter(_ranges_decoder.decode(value))
             for gap, length in zip(steps, steps, strict=True):
-                progress.ack(at + gap, at + gap + length)
+                self.ack(at + gap, at + gap + length)
                 at += gap + length
-        progress._touched.clear()
-        return progress
+        self._touched.clear()
 
     @property
     def highest(self) -> int:
@@ -210,12 +215,40 @@ class Progress:
         suffix = b"" if number is None else number.to_bytes(8)
         return TableKey(self._table, self._prefix + name + suffix)
 
-    def _entries(self, table: Table) -> Iterator[tuple[bytes, bytes]]:
-        start, end = self._prefix, self._prefix[:-1] + b"0"  # "0" is the byte after "/"
-        while True:
-            page = table.scan(self._table, start, end, _SCAN_LIMIT)
-            for key, value in page:
-                yield key.removeprefix(self._prefix), value
-            if len(page) < _SCAN_LIMIT:
-                return
-            start = page[-1][0] + b"\0"
+
+def load_storage(table: Table, consumer: str, topic: str, storage: int) -> dict[int, Progress]:
+    """A consumer's progress in the partitions of a storage topic, by their numbers; of those that
+    the ledger does not know, nothing."""
+    prefix = f"{topic}/{storage}.".encode()
+    entries: defaultdict[int, list[tuple[bytes, bytes]]] = defaultdict(list)
+    for key, value in _entries(table, ledger_table(consumer), prefix):
+        number, _, name = key[len(prefix) :].partition(b"/")
+        entries[int(number)].append((name, value))
+    found = {}
+    for at, held in entries.items():
+        progress = found[at] = Progress(consumer, Partition(topic, storage, at))
+        progress._restore(held)
+    return found
+
+
+def ledger_keys(table: Table, consumer: str, topic: str) -> list[TableKey]:
+    """All entries of a consumer's ledger that are about a topic, also about an earlier one of the
+    same name."""
+    name = ledger_table(consumer)
+    return [TableKey(name, key) for key, _ in _entries(table, name, f"{topic}/".encode())]
+
+
+def ledger_table(consumer: str) -> str:
+    """The table of a consumer's ledger."""
+    return f"ledger/{consumer}"
+
+
+def _entries(table: Table, name: str, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """All entries whose keys begin with the prefix."""
+    start, end = prefix, prefix[:-1] + bytes([prefix[-1] + 1])
+    while True:
+        page = table.scan(name, start, end, _SCAN_LIMIT)
+        yield from page
+        if len(page) < _SCAN_LIMIT:
+            return
+        start = page[-1][0] + b"\0"

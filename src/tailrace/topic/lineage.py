@@ -7,7 +7,7 @@ a consumer's progress un-finishes what depends on it by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -101,31 +101,14 @@ def _blocks_like(shape: Shape, residue: int, blocks: int) -> frozenset[int]:
     )
 
 
-def finished_streams(
-    kind: RouterKind, shapes: Sequence[Shape], states: Mapping[Stream, StreamState]
-) -> set[Stream]:
-    """The streams that are sealed, drained, and follow only finished ones.
-
-    A stream without a state belongs to a deleted storage topic: it holds nothing back itself.
-    """
-    return {stream for stream, _, finished in _walk(kind, shapes, states) if finished}
-
-
-def startable(
-    kind: RouterKind, shapes: Sequence[Shape], states: Mapping[Stream, StreamState]
-) -> set[Stream]:
-    """The streams with a state that are not finished and follow only finished ones."""
-    return {
-        stream
-        for stream, free, finished in _walk(kind, shapes, states)
-        if free and not finished and stream in states
-    }
-
-
-def _walk(
+def walk(
     kind: RouterKind, shapes: Sequence[Shape], states: Mapping[Stream, StreamState]
 ) -> Iterator[tuple[Stream, bool, bool]]:
-    """Every stream, oldest storage topic first: is all that it follows finished, and is it too?"""
+    """Every stream, oldest storage topic first: is all that it follows finished, and is it too?
+
+    Finished is what is sealed, drained, and follows only finished ones. A stream without a state
+    belongs to a deleted storage topic: it holds nothing back itself.
+    """
     before: set[int] = set()
     for storage, shape in enumerate(shapes):
         here: set[int] = set()
@@ -143,6 +126,20 @@ def _walk(
                 here.add(partition)
             yield (storage, partition), free, finished
         before = here
+
+
+def followers(kind: RouterKind, shapes: Sequence[Shape], streams: Iterable[Stream]) -> set[Stream]:
+    """The streams that follow some of these, directly or by way of others."""
+    reached = set(streams)
+    found: set[Stream] = set()
+    for storage in range(1, len(shapes)):
+        before, here = shapes[storage - 1], shapes[storage]
+        for partition in range(here.partitions):
+            parents = follows(kind, before, here, partition)
+            if any((storage - 1, parent) in reached for parent in parents):
+                found.add((storage, partition))
+        reached |= found
+    return found
 
 
 def consistent(kind: RouterKind, shapes: Sequence[Shape], shards: int) -> bool:

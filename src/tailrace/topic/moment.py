@@ -44,3 +44,16 @@ def offset_at_time(log: Log, partition: Partition, bounds: Bounds, time_ms: int)
 def first_between(log: Log, partition: Partition, start: int, end: int) -> pa.RecordBatch | None:
     """The first record from `start` on, before `end`, in a batch with some that follow."""
     return next(batches_within(log, partition, start, end, _PROBE_BYTES), None)
+
+
+def end_before(log: Log, partition: Partition, start: int, high: int) -> int:
+    """The offset after the last record below `high`, or `start`; found by bisection."""
+    low = start
+    while low < high:
+        middle = (low + high) // 2
+        first = first_between(log, partition, middle, high)
+        if first is None:
+            high = middle
+        else:
+            low = int(first["offset"][0].as_py()) + 1
+    return low

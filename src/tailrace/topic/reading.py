@@ -14,7 +14,8 @@ from tailrace.errors import OutOfRange
 from tailrace.log.columns import records_of
 from tailrace.log.record import Record
 from tailrace.message import Partition, Range
-from tailrace.topic.lineage import Stream, StreamState, startable
+from tailrace.topic.lineage import Stream
+from tailrace.topic.open_streams import held_streams, turns
 from tailrace.topic.view import View
 
 READ_BYTES: Final = 1 << 20
@@ -124,24 +125,18 @@ class LineageReader:
     def _open_partitions(self) -> list[tuple[Partition, int]]:
         """The partitions that follow only finished ones and have more to read, with their ends."""
         definition, topic = self._view.refresh().definition, self._view.topic
-        states: dict[Stream, StreamState] = {}
-        ends: dict[Stream, int] = {}
-        for storage in range(self._oldest, definition.pointer + 1):
-            all_bounds = self._view.backend.log.bounds_of(definition.storage_topic(topic, storage))
-            for number, (start, end, sealed) in enumerate(all_bounds):
-                where = Partition(topic, storage, number)
-                at = self._next[where] = max(start, self._next.get(where, 0))
-                if at > end:
-                    raise OutOfRange(str(where), at, start, end)
-                stream = storage - self._oldest, number
-                states[stream] = StreamState(sealed, drained=at >= end)
-                ends[stream] = end
-            if storage == self._oldest and all(s.sealed and s.drained for s in states.values()):
-                self._oldest += 1
-                states.clear()
-        shapes = definition.storage[self._oldest : definition.pointer + 1]
+        held = held_streams(self._view.backend.log, topic, definition, self._oldest)
+        at: dict[Stream, int] = {}
+        for stream, (start, end, _) in held.items():
+            where = Partition(topic, *stream)
+            at[stream] = self._next[where] = max(start, self._next.get(where, 0))
+            if at[stream] > end:
+                raise OutOfRange(str(where), at[stream], start, end)
+        drained = {stream: at[stream] >= bounds.end for stream, bounds in held.items()}
+        found = turns(definition, held, lambda stream, _: drained[stream], self._oldest)
+        self._oldest = found.oldest
         return [
-            (Partition(topic, self._oldest + storage, number), ends[storage, number])
-            for storage, number in sorted(startable(definition.router, shapes, states))
-            if not states[storage, number].drained
+            (Partition(topic, *stream), held[stream].end)
+            for stream in found.open
+            if not drained[stream]
         ]

@@ -61,8 +61,9 @@ class Topic(Generic[T]):
     ) -> None:
         self.view = view
         self.intake = Intake(view.topic, payload, settings, clock)
-        self._payload = payload
-        self._settings = settings
+        self.payload = payload
+        self.settings = settings
+        self.clock = clock
         self._dedup = Dedup(view, settings.dedup_window // timedelta(milliseconds=1), clock)
 
     @property
@@ -132,8 +133,8 @@ class Topic(Generic[T]):
         are settings too. A producer with a name is idempotent, and takes the name from whoever had
         it.
         """
-        wait = self._settings.linger if linger is None else parse_duration(linger, "linger")
-        size_bytes = self._settings.batch_bytes if batch_bytes is None else batch_bytes
+        wait = self.settings.linger if linger is None else parse_duration(linger, "linger")
+        size_bytes = self.settings.batch_bytes if batch_bytes is None else batch_bytes
         if size_bytes < 1:
             raise InvalidValue("batch_bytes", size_bytes, "1 or more")
         view = self.view
@@ -175,7 +176,7 @@ class Topic(Generic[T]):
             key,
             headers or {},
             data,
-            self._payload.decode_message,
+            self.payload.decode_message,
         )
 
     def _partition(self, storage: int, number: int) -> Partition:

@@ -16,7 +16,8 @@ from tailrace.hub import Hub
 from tailrace.hub import open as open_hub
 from tailrace.log.record import Record
 from tailrace.message import Partition
-from tailrace.operations.explain import Explanation, explain
+from tailrace.operations.explain import explain
+from tailrace.operations.explanation import Explanation
 from tailrace.operations.hub_info import embedded
 from tailrace.operations.namespaces import namespace_offsets
 from tailrace.operations.pipeline_log import read_log, view_record

@@ -179,6 +179,16 @@ class EmbeddedBackend:
         self._opened()
         return self._holds.holder(name)
 
+    def beats(self, name: str) -> int | None:
+        """A number that each beat changes; None when nobody holds the name."""
+        self._opened()
+        return self._holds.beats(name)
+
+    @property
+    def meeting_place(self) -> Path:
+        """Where processes that have opened the hub leave sockets for each other."""
+        return self._layout.sockets
+
     def close(self) -> None:
         """End all use. Closing again does nothing."""
         with self._committer.leading:

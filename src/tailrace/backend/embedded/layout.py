@@ -4,6 +4,7 @@
     hub.lock     partition locks        hub.commit   the commit lock
     hub.wake     touched by commits     hub.pause    asks readers to pause
     hub.holds/   one file for each name that is held
+    hub.sockets/ one socket for each process that consumes in groups
     hub.reserve  16 MiB given up on a full disk, so that what frees space can still commit
     topics/ORDERS/1.7-42/   partition 7 of storage topic 1 of ORDERS, number 42 in hub.db
 
@@ -76,6 +77,11 @@ class Layout:
     def holds(self) -> Path:
         """`hub.holds`."""
         return self.directory / "hub.holds"
+
+    @property
+    def sockets(self) -> Path:
+        """`hub.sockets`."""
+        return self.directory / "hub.sockets"
 
     @property
     def reserve(self) -> Path:

@@ -97,10 +97,11 @@ class EmbeddedStore:
             ((floor,),) = select(connection, "SELECT value FROM meta WHERE name = 'floor'")
             if after < floor:
                 raise WatchExpired(after, floor)
+            # By version: few are new, whatever the prefix. (SQLite would look through all keys.)
             rows = select(
                 connection,
                 "SELECT key, value, version FROM store"
-                " WHERE version > ? AND key >= ? AND key < ? ORDER BY version, key",
+                " WHERE version > ? AND +key >= ? AND +key < ? ORDER BY version, key",
                 (after, prefix, prefix + _ABOVE_ALL),
             )
         return [Entry(*row) for row in rows]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import select
+import threading
 from pathlib import Path
 
 _IN_ATTRIB = 0x4
@@ -52,6 +53,8 @@ class WakeFollower:
 
     def _open(self) -> None:
         self._pid = os.getpid()
+        self._mutex = threading.Lock()
+        self._woken = -1
         self._descriptor = _libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
         if self._descriptor < 0:
             raise OSError(
@@ -62,13 +65,16 @@ class WakeFollower:
             number = ctypes.get_errno()
             self.close()
             raise OSError(number, os.strerror(number), str(self._path))
+        self._woken = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poll = select.poll()
         self._poll.register(self._descriptor, select.POLLIN)
+        self._poll.register(self._woken, select.POLLIN)
 
     def arm(self) -> None:
         """Forget the touches so far."""
         if self._pid != os.getpid():
             # What is read of an inherited one, the parent never sees.
+            self._mutex = threading.Lock()
             self.close()
             self._open()
         try:
@@ -78,11 +84,21 @@ class WakeFollower:
             return
 
     def wait(self, timeout_s: float) -> bool:
-        """True after a touch since `arm`."""
-        return bool(self._poll.poll(max(0.0, timeout_s) * 1000))
+        """True after a touch since `arm`, or a `wake`."""
+        ready = self._poll.poll(max(0.0, timeout_s) * 1000)
+        if any(descriptor == self._woken for descriptor, _ in ready):
+            os.eventfd_read(self._woken)
+        return bool(ready)
+
+    def wake(self) -> None:
+        """End a wait of any thread."""
+        with self._mutex:
+            if self._woken >= 0:
+                os.eventfd_write(self._woken, 1)
 
     def close(self) -> None:
         """Close it."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        with self._mutex:
+            for descriptor in {self._descriptor, self._woken} - {-1}:
+                os.close(descriptor)
+            self._descriptor = self._woken = -1

@@ -35,6 +35,7 @@ class MemoryBackend:
         self.table = MemoryTable(self._gate)
         self.store = MemoryStore(self._gate, self.log)
         self._holds: dict[str, Hold] = {}
+        self._beats: dict[Hold, int] = {}
 
     @property
     def name(self) -> str:
@@ -67,8 +68,9 @@ class MemoryBackend:
         with self._gate.entered():
             if (held := self._holds.get(name)) is not None:
                 raise Busy(f"{name} is held by {held.owner}", "wait until it is done, or end it")
-            hold = Hold(name, owner, lambda: self._release(hold))
+            hold = Hold(name, owner, lambda: self._release(hold), lambda: self._beat(hold))
             self._holds[name] = hold
+            self._beats[hold] = 0
             return hold
 
     def holder(self, name: str) -> str | None:
@@ -77,13 +79,32 @@ class MemoryBackend:
             held = self._holds.get(name)
             return None if held is None else held.owner
 
+    def beats(self, name: str) -> int | None:
+        """A number that each beat changes; None when nobody holds the name."""
+        with self._gate.entered():
+            held = self._holds.get(name)
+            return None if held is None else self._beats[held]
+
+    @property
+    def meeting_place(self) -> None:
+        """Nowhere: it is in one process."""
+        return None
+
     def close(self) -> None:
         """End all use; whoever waits is woken with `HubClosed`."""
         self._gate.close()
+        self._holds.clear()
+        self._beats.clear()
 
     def _release(self, hold: Hold) -> None:
         if self._holds.get(hold.name) is hold:
-            del self._holds[hold.name]
+            del self._holds[hold.name], self._beats[hold]
+
+    def _beat(self, hold: Hold) -> bool:
+        beats = self._beats.get(hold)
+        if beats is not None:
+            self._beats[hold] = beats + 1
+        return beats is not None
 
 
 def _encoded(records: Records) -> Encoded:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tailrace.errors import HubClosed
@@ -30,12 +30,19 @@ class Gate:
         self.commits += 1
         self._changed.notify_all()
 
-    def wait_beyond(self, commits: int, timeout_s: float) -> bool:
-        """Wait until there were more commits than that, or the time is over: which of the two."""
+    def wait_until(self, true: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until something inside is true, or the time is over: which of the two."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self.commits > commits, timeout_s)
+            found = self._changed.wait_for(lambda: self._closed or true(), timeout_s)
             self._check_open()
-            return self.commits > commits
+            return found
+
+    @contextmanager
+    def stirred(self) -> Iterator[None]:
+        """Be the only one inside, and have those who wait look again."""
+        with self._changed:
+            yield
+            self._changed.notify_all()
 
     def close(self) -> None:
         """Let nobody in any more, and wake those who wait."""
@@ -54,6 +61,7 @@ class MemoryFollower:
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
         self._seen = gate.commits
+        self._woken = False
 
     def arm(self) -> None:
         """Any commit after this call ends the next `wait`."""
@@ -62,7 +70,16 @@ class MemoryFollower:
 
     def wait(self, timeout_s: float) -> bool:
         """True when something was committed since `arm`, False when the time is over."""
-        return self._gate.wait_beyond(self._seen, timeout_s)
+        ended = self._gate.wait_until(
+            lambda: self._woken or self._gate.commits > self._seen, timeout_s
+        )
+        self._woken = False
+        return ended
+
+    def wake(self) -> None:
+        """End a wait of any thread."""
+        with self._gate.stirred():
+            self._woken = True
 
     def close(self) -> None:
         """Holds nothing, gives back nothing."""

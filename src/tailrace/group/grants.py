@@ -1,0 +1,140 @@
+"""Who leads a group, and to whom its units are granted: entries of the store.
+
+    group-leader/GROUP        the process that leads; the version is its term
+    group-grant/GROUP/UNIT    the borrower that has the unit; the version is its epoch
+
+A grant is a commit that expects the leader's own entry and everything that the grant was decided
+from, and that raises the unit's fence to the grant's own epoch.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tailrace.backend.contract import FENCES, Backend, Change, Entry
+from tailrace.errors import BackendUnavailable, Conflict
+from tailrace.group.actions import CommitGrants, Elect
+from tailrace.group.definition import (
+    GROUPS,
+    LEADERS,
+    grant_key,
+    read_group,
+    unit_fence,
+)
+from tailrace.group.events import (
+    Elected,
+    GrantsCommitted,
+    GrantsRead,
+    GrantsRefused,
+    GrantsUnknown,
+    LeaderFound,
+)
+from tailrace.group.unit import LeaderEntry, StoredGrant
+
+
+class _Leader(msgspec.Struct, frozen=True):
+    process: str
+
+
+class _Grant(msgspec.Struct, frozen=True):
+    borrower: str
+    process: str
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_leader = msgspec.json.Decoder(_Leader).decode
+_decode_grant = msgspec.json.Decoder(_Grant).decode
+
+
+def look(backend: Backend, group: str) -> LeaderFound:
+    """Who leads a group now."""
+    entry = backend.store.get(LEADERS + group)
+    return LeaderFound(group, None) if entry is None else leader_found(entry)
+
+
+def leader_found(entry: Entry) -> LeaderFound:
+    """What an entry under `LEADERS` says, also a removed one as `Store.watch` shows it."""
+    group = entry.key.removeprefix(LEADERS)
+    if entry.value is None:
+        return LeaderFound(group, None)
+    return LeaderFound(group, LeaderEntry(_decode_leader(entry.value).process, entry.version))
+
+
+def elect(backend: Backend, process: str, action: Elect) -> Elected | LeaderFound:
+    """Make a process the leader, if nobody was faster. `UnknownGroup` when the group is gone."""
+    group = action.group
+    key = LEADERS + group
+    change = Change(
+        expect={key: action.version, GROUPS + group: read_group(backend, group).version},
+        writes={key: _encode(_Leader(process))},
+    )
+    try:
+        term = backend.store.commit(change)
+    except Conflict:
+        return look(backend, group)
+    return Elected(group, term, standing_grants(backend, group), action.sent_at)
+
+
+def resign(backend: Backend, group: str, term: int) -> None:
+    """Let the group have no leader, if that of this term still is."""
+    key = LEADERS + group
+    try:
+        backend.store.commit(Change(expect={key: term}, writes={key: None}))
+    except Conflict:
+        return
+
+
+def standing_grants(backend: Backend, group: str) -> tuple[StoredGrant, ...]:
+    """The grants of a group, by unit."""
+    prefix = grant_key(group, "")
+    found = []
+    for key, value, version in backend.store.scan(prefix):
+        if value is not None:
+            grant = _decode_grant(value)
+            unit = key.removeprefix(prefix)
+            found.append(StoredGrant(unit, grant.borrower, grant.process, version))
+    return tuple(found)
+
+
+def read_grants(backend: Backend, group: str, term: int) -> GrantsRead:
+    """The grants of a group, for the leader of a term."""
+    grants = standing_grants(backend, group)
+    # Asked last: as long as the term has not ended by now, nobody else granted anything before.
+    return GrantsRead(group, grants, _is_deposed(backend, group, term))
+
+
+def commit_grants(
+    backend: Backend, action: CommitGrants
+) -> GrantsCommitted | GrantsRefused | GrantsUnknown:
+    """Commit grants, and the end of others, if all is as the leader knew it when it decided."""
+    group, number = action.group, action.number
+    expect = {LEADERS + group: action.term, **dict(action.versions)}
+    writes: dict[str, bytes | None] = {}
+    for unit, borrower, process, replaces in action.granted:
+        expect[grant_key(group, unit)] = replaces
+        writes[grant_key(group, unit)] = _encode(_Grant(borrower, process))
+        writes[FENCES + unit_fence(group, unit)] = b""
+    for unit, epoch in action.freed:
+        expect[grant_key(group, unit)] = epoch
+        writes[grant_key(group, unit)] = None
+        writes[FENCES + unit_fence(group, unit)] = b""
+    try:
+        epoch = backend.store.commit(Change(expect, writes))
+    except Conflict:
+        return _refused(backend, action)
+    except BackendUnavailable:
+        return GrantsUnknown(group, number)
+    return GrantsCommitted(group, number, epoch)
+
+
+def _refused(backend: Backend, action: CommitGrants) -> GrantsRefused | GrantsUnknown:
+    try:
+        deposed = _is_deposed(backend, action.group, action.term)
+    except BackendUnavailable:
+        return GrantsUnknown(action.group, action.number)
+    return GrantsRefused(action.group, action.number, deposed)
+
+
+def _is_deposed(backend: Backend, group: str, term: int) -> bool:
+    entry = backend.store.get(LEADERS + group)
+    return entry is None or entry.version != term

@@ -1,0 +1,48 @@
+"""A group as its operators hold it in Python."""
+
+from __future__ import annotations
+
+from tailrace.backend.contract import Backend
+from tailrace.group.definition import read_group
+from tailrace.group.history import HistoryLine, read_history
+from tailrace.group.opening import delete_group
+from tailrace.group.sending import seek
+from tailrace.group.starting import StartLike
+from tailrace.group.view import GroupDetail, StreamLag, lag, show_group
+
+
+class Group:
+    """A group that exists. May be shared by threads and carried over a fork."""
+
+    def __init__(self, backend: Backend, name: str) -> None:
+        read_group(backend, name)
+        self.name = name
+        self._backend = backend
+
+    def __repr__(self) -> str:
+        return f"<Group {self.name} of {self._backend.name}>"
+
+    def describe(self) -> GroupDetail:
+        """Its leader, its consumers, and who consumes which stream."""
+        return show_group(self._backend, self.name)
+
+    def lag(self) -> list[StreamLag]:
+        """How far it is behind in each stream that is not finished, those with most first."""
+        return lag(self._backend, self.name)
+
+    def history(self, count: int = 1000) -> list[HistoryLine]:
+        """Joins, grants, revocations, terms and seeks, the newest last."""
+        return read_history(self._backend, self.name, count)
+
+    def seek(self, to: StartLike) -> dict[str, int]:
+        """Send it elsewhere, forward or back; where each stream that this concerns goes on.
+
+        `to` is ``"earliest"``, ``"latest"``, a time, a position, or offsets by partition. Its
+        consumers need not be stopped: they go on from there.
+        """
+        targets = seek(self._backend, self.name, to)
+        return {str(where): offset for where, offset in targets.items()}
+
+    def delete(self) -> None:
+        """Forget it and how far it is. Its consumers get an error."""
+        delete_group(self._backend, self.name)

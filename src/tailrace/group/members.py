@@ -1,0 +1,61 @@
+"""Which sessions share a group, for people to see. Nothing is decided by it.
+
+A session is an entry ``group-member/GROUP/SESSION`` of the store while it is subscribed. Those of a
+process that died are still there; that nobody holds the process's name tells.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tailrace.backend.contract import Backend, Change
+
+MEMBERS: Final = "group-member/"
+HOLDS: Final = "process/"
+"""What a process holds to show that it lives: this and its name."""
+
+
+class Member(NamedTuple):
+    """A session that is subscribed. `owner` says whose process it is; None when that is dead."""
+
+    session: str
+    process: str
+    owner: str | None
+    since: datetime
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    process: str
+    since_ms: int
+
+
+def enter(backend: Backend, group: str, session: str, process: str, now_ms: int) -> None:
+    """Show a session, and no longer those of the group whose processes are dead."""
+    dead = [member.session for member in members(backend, group) if member.owner is None]
+    writes: dict[str, bytes | None] = {_key(group, name): None for name in dead}
+    writes[_key(group, session)] = msgspec.json.encode(_Entry(process, now_ms))
+    backend.store.commit(Change(writes=writes))
+
+
+def leave(backend: Backend, group: str, session: str) -> None:
+    """Show a session no longer."""
+    backend.store.commit(Change(writes={_key(group, session): None}))
+
+
+def members(backend: Backend, group: str) -> list[Member]:
+    """The sessions of a group, the longest there first."""
+    prefix = _key(group, "")
+    found = []
+    for key, value, _ in backend.store.scan(prefix):
+        entry = msgspec.json.decode(value or b"", type=_Entry)
+        since = datetime.fromtimestamp(entry.since_ms / 1000, UTC)
+        owner = backend.holder(HOLDS + entry.process)
+        found.append(Member(key.removeprefix(prefix), entry.process, owner, since))
+    return sorted(found, key=lambda member: (member.since, member.session))
+
+
+def _key(group: str, session: str) -> str:
+    return f"{MEMBERS}{group}/{session}"

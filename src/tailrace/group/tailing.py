@@ -1,0 +1,53 @@
+"""Becoming a consumer of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from tailrace.backend.contract import Backend
+from tailrace.clock import Clock
+from tailrace.group.asked import Asked
+from tailrace.group.definition import TopicFilter, matching_topics
+from tailrace.group.deliveries import Deliveries
+from tailrace.group.ends import ends_of
+from tailrace.group.opening import open_group
+from tailrace.group.runtime import join
+from tailrace.group.starting import StartLike
+from tailrace.group.times import Times
+from tailrace.message import Message
+from tailrace.settings import HubSettings
+
+Decoder = Callable[[str], Callable[[Message[Any]], Any]]
+"""What makes the value of a message, for each topic."""
+
+
+def consume(
+    backend: Backend,
+    group: str,
+    topics: str,
+    start: StartLike,
+    asked: Asked,
+    *,
+    decoder: Decoder,
+    settings: HubSettings,
+    clock: Clock,
+) -> Deliveries[Any]:
+    """A consumer of a group, which is made if it is not there.
+
+    It takes part from the beginning of its `with` block or its first iteration on.
+    """
+    definition = open_group(backend, group, topics, start, clock).definition
+    chosen = TopicFilter(definition.filter)
+    times = Times.of(settings.lease)
+    interval_s = settings.progress_interval / timedelta(seconds=1)
+    return Deliveries(
+        backend,
+        group,
+        asked,
+        join=lambda session: join(backend, session, times, interval_s),
+        decoder=decoder,
+        ends=lambda: ends_of(backend, matching_topics(backend, chosen)),
+        clock=clock,
+    )

@@ -1,0 +1,166 @@
+"""Groups as people see them: who consumes what, how far they are, and what waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tailrace.backend.contract import Backend
+from tailrace.group.definition import StoredGroup, consumer_name, group_names, read_group
+from tailrace.group.grants import look, standing_grants
+from tailrace.group.members import HOLDS, members
+from tailrace.group.streams import StreamView, first_unread, read_streams
+from tailrace.group.unit import StoredGrant, UnitState
+from tailrace.message import Partition
+from tailrace.topic.ledger import Progress
+from tailrace.topic.reading import record_at
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStream:
+    """A stream of a group. `owner` is the process that consumes it, if one does."""
+
+    partition: str
+    state: UnitState
+    mark: int
+    end: int
+    behind: int
+    owner: str | None
+    epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConsumer:
+    """A consumer that is there now, in which process and since when."""
+
+    id: str
+    process: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """A group in one line. `standing_by` counts consumers for which no stream is left."""
+
+    name: str
+    filter: str
+    consumers: int
+    standing_by: int
+    open: int
+    waiting: int
+    behind: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDetail:
+    """A group. `leader` is the process that leads it, if one does; `term` numbers that."""
+
+    summary: GroupSummary
+    start: str
+    created: datetime
+    leader: str | None
+    term: int | None
+    consumers: tuple[GroupConsumer, ...]
+    streams: tuple[GroupStream, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLag:
+    """How far a group is behind in a stream; `oldest` is the time of the first that waits."""
+
+    partition: str
+    state: UnitState
+    behind: int
+    oldest: datetime | None
+    owner: str | None
+
+
+def list_groups(backend: Backend) -> list[GroupSummary]:
+    """All groups, by name."""
+    return [show_group(backend, name).summary for name in group_names(backend)]
+
+
+def show_group(backend: Backend, name: str) -> GroupDetail:
+    """A group; `UnknownGroup` when there is none."""
+    stored = read_group(backend, name)
+    owners = _Owners(backend)
+    grants = {grant.unit: grant for grant in standing_grants(backend, name)}
+    streams = tuple(_stream(view, grants, owners) for view in read_streams(backend, name))
+    consumers = tuple(
+        GroupConsumer(member.session, member.owner, member.since)
+        for member in members(backend, name)
+        if member.owner is not None
+    )
+    entry = look(backend, name).entry
+    leader = None if entry is None else owners.of(entry.process)
+    return GroupDetail(
+        summary=_summary(name, stored, streams, consumers),
+        start=stored.definition.start,
+        created=datetime.fromtimestamp(stored.definition.created_ms / 1000, UTC),
+        leader=leader,
+        term=None if entry is None or leader is None else entry.term,
+        consumers=consumers,
+        streams=streams,
+    )
+
+
+def lag(backend: Backend, name: str) -> list[StreamLag]:
+    """The streams of a group that are not finished, those with most to do first."""
+    streams = [s for s in show_group(backend, name).streams if s.state is not UnitState.FINISHED]
+    found = [
+        StreamLag(s.partition, s.state, s.behind, _oldest(backend, name, s), s.owner)
+        for s in streams
+    ]
+    return sorted(found, key=lambda stream: -stream.behind)
+
+
+class _Owners:
+    """Who processes are, each asked for once."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._known: dict[str, str | None] = {}
+
+    def of(self, process: str) -> str | None:
+        """Whose it is; None when it is dead."""
+        if process not in self._known:
+            self._known[process] = self._backend.holder(HOLDS + process)
+        return self._known[process]
+
+
+def _stream(view: StreamView, grants: dict[str, StoredGrant], owners: _Owners) -> GroupStream:
+    grant = grants.get(str(view.partition))
+    owner = None if grant is None else owners.of(grant.process)
+    epoch = None if grant is None or owner is None else grant.epoch
+    name = str(view.partition)
+    return GroupStream(name, view.state, view.mark, view.bounds.end, view.behind, owner, epoch)
+
+
+def _summary(
+    name: str,
+    stored: StoredGroup,
+    streams: tuple[GroupStream, ...],
+    consumers: tuple[GroupConsumer, ...],
+) -> GroupSummary:
+    open_count = sum(stream.state is UnitState.OPEN for stream in streams)
+    return GroupSummary(
+        name=name,
+        filter=stored.definition.filter,
+        consumers=len(consumers),
+        standing_by=max(0, len(consumers) - open_count),
+        open=open_count,
+        waiting=sum(stream.state is UnitState.WAITING for stream in streams),
+        behind=sum(stream.behind for stream in streams),
+    )
+
+
+def _oldest(backend: Backend, group: str, stream: GroupStream) -> datetime | None:
+    """The time of the first record that is not acknowledged."""
+    if not stream.behind:
+        return None
+    where = Partition.parse(stream.partition)
+    progress = Progress.load(backend.table, consumer_name(group), where)
+    offset = first_unread(backend.log, where, progress, backend.log.bounds(where))
+    if offset is None:
+        return None
+    return datetime.fromtimestamp(record_at(backend.log, where, offset).timestamp / 1000, UTC)

@@ -1,0 +1,163 @@
+"""The thread that carries out what a machine wants of the store, one thing after another."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from tailrace.backend.contract import Backend
+from tailrace.clock import Clock
+from tailrace.errors import HubClosed, UnknownGroup
+from tailrace.group import grants
+from tailrace.group.actions import (
+    CommitGrants,
+    Elect,
+    Look,
+    ReadGrants,
+    ReadUnits,
+    Record,
+    Resign,
+)
+from tailrace.group.events import Event, GrantsUnknown, UnitsRead
+from tailrace.group.history import HistoryLine, append_history, line_of
+from tailrace.group.streams import BasisReader
+from tailrace.group.trouble import PASSING, Trouble
+
+LINES_MAX: Final = 10_000
+"""How much history is kept while it cannot be written; older lines are lost first."""
+READERS_MAX: Final = 1000
+_RETRY_S: Final = 0.5
+
+StoreAction: TypeAlias = Look | Elect | Resign | ReadUnits | ReadGrants | CommitGrants | Record
+
+_log = logging.getLogger(__name__)
+
+
+class Worker:
+    """Carries out actions in the order in which they came, history last.
+
+    An action that already waits is not queued again. One that the backend fails is given up, for it
+    will be asked for again; only history is kept. `tell` is given the answers; `gone` is given the
+    error of a group that does not exist.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        process: str,
+        clock: Clock,
+        *,
+        tell: Callable[[Event], None],
+        gone: Callable[[UnknownGroup], None],
+    ) -> None:
+        self._backend = backend
+        self._process = process
+        self._clock = clock
+        self._tell = tell
+        self._gone = gone
+        self._changed = threading.Condition()
+        self._actions: dict[StoreAction, None] = {}
+        self._lines: list[HistoryLine] = []
+        self._finishing = False
+        self._stopped = False
+        self._readers: dict[str, BasisReader] = {}
+        self._trouble = Trouble(_log, "the store of the hub")
+
+    def submit(self, action: StoreAction) -> None:
+        """Have an action carried out. Any thread, never waits."""
+        with self._changed:
+            if isinstance(action, Record):
+                self._lines.append(line_of(action, self._process, self._clock.now_ms()))
+                del self._lines[:-LINES_MAX]
+            else:
+                self._actions.setdefault(action)
+            self._changed.notify()
+
+    def finish(self) -> None:
+        """Let `run` end once all is done that waits."""
+        with self._changed:
+            self._finishing = True
+            self._changed.notify()
+
+    def stop(self) -> None:
+        """Let `run` end after what it is at."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+
+    def run(self) -> None:
+        """What the thread does."""
+        retry_s: float | None = None
+        while (action := self._next(retry_s)) is not None:
+            retry_s = None
+            try:
+                if isinstance(action, list):
+                    append_history(self._backend, action)
+                elif (answer := self._carry_out(action)) is not None:
+                    self._tell(answer)
+            except HubClosed:
+                raise
+            except UnknownGroup as error:
+                self._gone(error)
+            except PASSING as error:
+                self._trouble.failed(error)
+                retry_s = _RETRY_S
+                self._give_up(action)
+            else:
+                self._trouble.worked()
+
+    def _next(self, retry_s: float | None) -> StoreAction | list[HistoryLine] | None:
+        """The next action; when there is none, the history so far; None when `run` is to end.
+
+        With `retry_s`, history is left alone so long.
+        """
+        with self._changed:
+            while not (self._stopped or self._actions):
+                if self._lines and retry_s is None:
+                    lines, self._lines = self._lines, []
+                    return lines
+                if self._finishing:
+                    return None
+                self._changed.wait(retry_s)
+                if not self._actions:
+                    retry_s = None
+            if self._stopped:
+                return None
+            action = next(iter(self._actions))
+            del self._actions[action]
+            return action
+
+    def _give_up(self, action: StoreAction | list[HistoryLine]) -> None:
+        if isinstance(action, list):
+            with self._changed:
+                self._lines[:0] = action[-LINES_MAX:]
+        elif isinstance(action, CommitGrants):
+            self._tell(GrantsUnknown(action.group, action.number))
+
+    def _carry_out(self, action: StoreAction) -> Event | None:
+        match action:
+            case Look(group):
+                return grants.look(self._backend, group)
+            case Elect():
+                return grants.elect(self._backend, self._process, action)
+            case Resign(group, term):
+                self._readers.pop(group, None)
+                grants.resign(self._backend, group, term)
+                return None
+            case ReadUnits(group):
+                return self._read_units(group)
+            case ReadGrants(group, term):
+                return grants.read_grants(self._backend, group, term)
+            case CommitGrants():
+                return grants.commit_grants(self._backend, action)
+            case Record():
+                raise AssertionError("history is not an action of its own")
+
+    def _read_units(self, group: str) -> UnitsRead:
+        reader = self._readers.pop(group, None) or BasisReader(self._backend, group)
+        self._readers[group] = reader
+        if len(self._readers) > READERS_MAX:
+            del self._readers[next(iter(self._readers))]
+        return UnitsRead(group, reader.read())

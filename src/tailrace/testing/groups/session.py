@@ -1,0 +1,384 @@
+"""A consumer in one life of a simulated process: what `tailrace.group.session` is in a real one.
+
+It consumes what its process is granted with the same `Holding`, and commits the same ledger under
+the same fences, through a store that may fail. Its handler takes virtual time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+from tailrace.backend.contract import Fence, Transaction
+from tailrace.errors import Fenced
+from tailrace.group.chunk import Chunk
+from tailrace.group.definition import consumer_name, unit_fence
+from tailrace.group.delivery import Delivery
+from tailrace.group.events import Drained, Event, Lost, Progressed
+from tailrace.group.holding import Holding, Offer
+from tailrace.group.reach import read_reach
+from tailrace.log.columns import from_records
+from tailrace.message import Message, Partition
+from tailrace.testing.groups.checks import Checks
+from tailrace.testing.groups.ground import Ground
+from tailrace.testing.groups.worker import Worker
+from tailrace.testing.process import Process
+from tailrace.testing.unreliable import UnreliableBackend
+from tailrace.topic.ledger import Progress
+
+CHUNK_RECORDS: Final = 8
+"""How many records one read gives: few, so that edges happen."""
+
+RETRY_S: Final = 0.1
+"""When to look again whether something can go on that could not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consuming:
+    """What a consumer does with its messages.
+
+    `handler` is called when its time, drawn from `takes_s`, has passed; None is content with every
+    message. When it raises an error, the message comes again after `retry_s` of the attempt, at
+    most `attempts` times in all.
+    """
+
+    group: str
+    handler: Callable[[Delivery[Any]], object] | None
+    takes_s: tuple[float, float]
+    concurrency: int
+    attempts: int
+    retry_s: Callable[[int], float]
+    revoke_timeout_s: float
+    progress_interval_s: float
+
+
+class _Verdict:
+    """What a handler says of a delivery by itself. Implements `tailrace.group.chunk.Settling`."""
+
+    def __init__(self) -> None:
+        self.again_s: float | None = None
+
+    def ack(self, offset: int, wait: bool) -> None:
+        """It is done, as when the handler returns."""
+
+    def nack(self, offset: int, delay_s: float) -> None:
+        """It is to come again."""
+        self.again_s = delay_s
+
+
+class SimulatedSession:
+    """Implements what a `Registry` wants of a session: `install`, `drain`, `drop`, `departed`."""
+
+    def __init__(
+        self,
+        name: str,
+        consuming: Consuming,
+        process: Process,
+        ground: Ground,
+        backend: UnreliableBackend,
+        worker: Worker,
+        checks: Checks,
+        until: Callable[[str], float],
+        decode: Callable[[Message[Any]], Any],
+        random: Random,
+    ) -> None:
+        self.id = name
+        self.group = consuming.group
+        self.gone = False
+        self._consuming = consuming
+        self._process = process
+        self._ground = ground
+        self._backend = backend
+        self.worker = worker
+        self._checks = checks
+        self._until = until
+        self._decode = decode
+        self._random = random
+        self._epochs: dict[str, int] = {}
+        self._holdings: dict[str, Holding] = {}
+        self._news: set[str] = set()
+        """Units of which there may be something to read."""
+        self._draining: set[str] = set()
+        self._committing: set[str] = set()
+        self._in_hand = 0
+        self._pump_due = False
+        self._progress_due = False
+
+    @property
+    def units(self) -> dict[str, int]:
+        """What it owns, with epochs."""
+        return dict(self._epochs)
+
+    def owns(self, unit: str) -> bool:
+        """Whether it consumes this unit, or is about to."""
+        return unit in self._epochs
+
+    def may_hand_out(self, unit: str, epoch: int) -> bool:
+        """Whether it would hand out of this unit now, by its own clock."""
+        holding = self._holdings.get(unit)
+        return (
+            holding is not None
+            and holding.epoch == epoch
+            and not holding.draining
+            and self._process.clock.monotonic() < self._until(self.id)
+        )
+
+    # What the registry wants.
+
+    def install(self, unit: str, epoch: int) -> None:
+        """It owns the unit: read its ledger, then consume."""
+        self._epochs[unit] = epoch
+        self._load(unit, epoch)
+
+    def drain(self, unit: str, epoch: int) -> None:
+        """Finish what is in hand of the unit, and say so."""
+        if self._epochs.get(unit) != epoch:
+            return
+        self._draining.add(unit)
+        holding = self._holdings.get(unit)
+        if holding is not None:
+            holding.drain()
+            self._commit_if_drained(unit, holding)
+
+    def drop(self, unit: str, epoch: int) -> None:
+        """Forget the unit."""
+        if self._epochs.get(unit) == epoch:
+            self._forget(unit)
+
+    def departed(self) -> None:
+        """It has left, and owns nothing."""
+        for unit in list(self._epochs):
+            self._forget(unit)
+        self.gone = True
+
+    def end(self) -> None:
+        """Its process is dead."""
+        self.departed()
+
+    # What happens around it.
+
+    def wake(self, partitions: Iterable[Partition]) -> None:
+        """There may be something new in these."""
+        units = [str(partition) for partition in partitions]
+        known = [unit for unit in units if unit in self._holdings]
+        if known:
+            self._news.update(known)
+            self._pump_soon(0.0)
+
+    def _load(self, unit: str, epoch: int) -> None:
+        partition = Partition.parse(unit)
+
+        def work() -> Callable[[], None]:
+            progress = Progress.load(self._backend.table, consumer_name(self.group), partition)
+            reach = read_reach(self._backend.table, self.group, unit)
+            holding = Holding(
+                partition,
+                epoch,
+                progress,
+                group=self.group,
+                attempts=self._consuming.attempts,
+                records_max=64,
+                reach=reach,
+                end=self._backend.log.bounds(partition).end,
+            )
+            return lambda: self._loaded(unit, holding)
+
+        def again() -> None:
+            if self._epochs.get(unit) == epoch:
+                self._process.after(RETRY_S, lambda: self._load(unit, epoch))
+
+        self.worker.do(work, otherwise=again)
+
+    def _loaded(self, unit: str, holding: Holding) -> None:
+        if self._epochs.get(unit) != holding.epoch or self.gone:
+            return
+        self._holdings[unit] = holding
+        self._checks.holds(self, unit, holding.epoch)
+        self._news.add(unit)
+        if unit in self._draining:
+            holding.drain()
+            self._commit_if_drained(unit, holding)
+        self._pump_soon(0.0)
+
+    def _forget(self, unit: str) -> None:
+        epoch = self._epochs.pop(unit)
+        self._draining.discard(unit)
+        self._news.discard(unit)
+        if self._holdings.pop(unit, None) is not None:
+            self._checks.holds_no_more(self, unit, epoch)
+
+    # Its loop.
+
+    def _pump_soon(self, delay_s: float) -> None:
+        if not self._pump_due and not self.gone:
+            self._pump_due = True
+            self._process.after(delay_s, self._pump)
+
+    def _pump(self) -> None:
+        """Hand out what can be, as many at once as the consumer takes."""
+        self._pump_due = False
+        now = self._process.clock.monotonic()
+        due = []
+        for unit, holding in list(self._holdings.items()):
+            if self._in_hand >= self._consuming.concurrency:
+                return
+            if unit in self._news and holding.wants:
+                self._feed(unit, holding)
+            while self._in_hand < self._consuming.concurrency:
+                if now >= self._until(self.id):
+                    self._pump_soon(RETRY_S)
+                    return
+                offer = holding.take(now)
+                if offer is None:
+                    break
+                self._hand_out(unit, holding, offer)
+            if holding.must_commit:
+                self._commit(unit, holding)
+            if holding.due is not None:
+                due.append(holding.due)
+        if due:
+            self._pump_soon(max(min(due) - now, RETRY_S))
+
+    def _feed(self, unit: str, holding: Holding) -> None:
+        """Read some records, or find that the partition has ended."""
+        start = holding.read_from
+        bounds = self._ground.log.bounds(holding.partition)
+        records = self._ground.records.get(holding.partition, ())
+        found = [record for record in records if record.offset >= start][:CHUNK_RECORDS]
+        whole = len(found) < CHUNK_RECORDS
+        following = bounds.end if whole else found[-1].offset + 1
+        if following > start:
+            offsets, keys = [r.offset for r in found], [r.key for r in found]
+            chunk = Chunk.listed(holding.partition, start, following, offsets, keys)
+            holding.feed(chunk)
+        if whole:
+            self._news.discard(unit)
+            if bounds.sealed:
+                holding.end(bounds.end)
+                self._commit_if_finished(unit, holding)
+
+    def _hand_out(self, unit: str, holding: Holding, offer: Offer) -> None:
+        self._in_hand += 1
+        again = offer.attempt > 1 or offer.offset < offer.chunk.redelivered_below
+        self._checks.handed_out(self, unit, holding.epoch, offer.offset, again)
+        takes_s = self._random.uniform(*self._consuming.takes_s)
+        self._process.after(takes_s, lambda: self._handled(unit, holding, offer))
+
+    def _handled(self, unit: str, holding: Holding, offer: Offer) -> None:
+        self._in_hand -= 1
+        again_s = self._call_handler(unit, holding, offer)
+        if again_s is None:
+            self._checks.succeeded(self, unit, offer.offset)
+        if self._holdings.get(unit) is holding:
+            self._settle(unit, holding, offer, again_s)
+        self._pump_soon(0.0)
+
+    def _call_handler(self, unit: str, holding: Holding, offer: Offer) -> float | None:
+        """After how long the message is to come again; None when it is done."""
+        handler = self._consuming.handler
+        if handler is None:
+            return None
+        verdict = _Verdict()
+        delivery = self._delivery(holding, offer, verdict)
+        try:
+            handler(delivery)
+        except Exception as error:
+            self._checks.failed(self, unit, offer.offset, repr(error))
+            return self._consuming.retry_s(offer.attempt)
+        if verdict.again_s is not None:
+            self._checks.failed(self, unit, offer.offset, "nack")
+        return verdict.again_s
+
+    def _delivery(self, holding: Holding, offer: Offer, verdict: _Verdict) -> Delivery[Any]:
+        """The message as a handler gets it in a real session."""
+        record = self._ground.record(holding.partition, offer.offset)
+        chunk = Chunk(holding.partition, record.offset, record.offset + 1, from_records([record]))
+        chunk.redelivered_below = offer.chunk.redelivered_below
+        chunk.owner = verdict
+        chunk.decode = self._decode
+        return Delivery(chunk, 0, offer.attempt)
+
+    def _settle(self, unit: str, holding: Holding, offer: Offer, again_s: float | None) -> None:
+        if again_s is None:
+            holding.ack(offer.offset)
+        elif not holding.nack(offer.offset, again_s, self._process.clock.monotonic()):
+            self._checks.gave_up(self, unit, offer.offset)
+        if len(holding.chunk) == holding.cursor:
+            self._news.add(unit)
+        if holding.draining:
+            self._commit_if_drained(unit, holding)
+        elif not self._progress_due:
+            self._progress_due = True
+            self._process.after(self._consuming.progress_interval_s, self._save)
+        self._commit_if_finished(unit, holding)
+
+    # Its ledger.
+
+    def _save(self) -> None:
+        self._progress_due = False
+        for unit, holding in self._holdings.items():
+            self._commit(unit, holding)
+
+    def _commit_if_drained(self, unit: str, holding: Holding) -> None:
+        if holding.drained:
+            self._commit(unit, holding)
+
+    def _commit_if_finished(self, unit: str, holding: Holding) -> None:
+        if holding.finished:
+            self._commit(unit, holding)
+
+    def _commit(self, unit: str, holding: Holding) -> None:
+        """Make durable what was acknowledged, and tell the leader."""
+        if unit in self._committing:
+            return
+        self._committing.add(unit)
+
+        def work() -> Callable[[], None]:
+            if self._holdings.get(unit) is not holding:
+                return lambda: self._committing.discard(unit)
+            drained, finished = holding.drained, holding.finished
+            writes = holding.writes()
+            if writes:
+                fence = Fence(unit_fence(self.group, unit), holding.epoch)
+                try:
+                    self._backend.commit(Transaction(table=writes, fence=fence))
+                except Fenced:
+                    return lambda: self._lost(unit, holding)
+                self._checks.owned(self, unit, holding.epoch)
+            mark = holding.mark
+            return lambda: self._saved(unit, holding, bool(writes), mark, drained, finished)
+
+        def again() -> None:
+            self._committing.discard(unit)
+            self._process.after(RETRY_S, lambda: self._retry(unit, holding))
+
+        self.worker.do(work, otherwise=again)
+
+    def _retry(self, unit: str, holding: Holding) -> None:
+        if self._holdings.get(unit) is holding:
+            self._commit(unit, holding)
+
+    def _saved(
+        self, unit: str, holding: Holding, wrote: bool, mark: int, drained: bool, finished: bool
+    ) -> None:
+        self._committing.discard(unit)
+        if self._holdings.get(unit) is not holding:
+            return
+        if wrote:
+            holding.saved()
+        event: Event = Progressed(self.id, unit, holding.epoch, mark, finished)
+        if drained:
+            event = Drained(self.id, unit, holding.epoch, mark)
+        self._process.tell(event)
+        if holding.drained and not drained:
+            self._commit(unit, holding)
+        self._pump_soon(0.0)
+
+    def _lost(self, unit: str, holding: Holding) -> None:
+        """Somebody newer has the unit."""
+        self._committing.discard(unit)
+        if self._holdings.get(unit) is holding:
+            self._forget(unit)
+            self._process.tell(Lost(self.id, unit, holding.epoch))

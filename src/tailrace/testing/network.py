@@ -1,0 +1,219 @@
+"""The network of a simulation: it loses, doubles, delays, reorders and cuts.
+
+Between two processes each message takes a random time, so a later one may overtake it. What a test
+wants done to certain messages it says by rules: `drop`, `repeat`, `hold`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+from tailrace.testing.process import Process
+from tailrace.testing.simulation import Simulation
+from tailrace.testing.trace import Mark
+
+
+class Envelope(NamedTuple):
+    """A message on its way. Sender and receiver are names of processes, not of their lives."""
+
+    sender: str
+    receiver: str
+    message: Any
+
+
+Matching: TypeAlias = type | tuple[type, ...] | Callable[[Envelope], bool]
+"""Which messages: those of a type or of some types, or those for which a function says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """What a network does to messages between two processes.
+
+    Of all messages the part `loss` is lost and the part `doubling` comes twice. Each takes from
+    `delay_s[0]` to `delay_s[1]`; the part `straggling` takes up to `straggling_s`.
+    """
+
+    loss: float = 0.0
+    doubling: float = 0.0
+    delay_s: tuple[float, float] = (0.000_2, 0.002)
+    straggling: float = 0.0
+    straggling_s: float = 1.0
+
+
+class Rule:
+    """Something that is done to certain messages, until `end`."""
+
+    def __init__(self, matching: Matching) -> None:
+        self.ended = False
+        self._matching = matching
+
+    def matches(self, envelope: Envelope) -> bool:
+        """Whether it is about this message."""
+        if isinstance(self._matching, type | tuple):
+            return isinstance(envelope.message, self._matching)
+        return self._matching(envelope)
+
+    def end(self) -> None:
+        """Do no more."""
+        self.ended = True
+
+
+@dataclass(slots=True)
+class _Dropping:
+    """How many more to drop, for each thing they are about."""
+
+    first: int | None
+    per: Callable[[Envelope], Hashable]
+    dropped: dict[Hashable, int] = field(default_factory=dict)
+
+    def drops(self, envelope: Envelope) -> bool:
+        if self.first is None:
+            return True
+        what = self.per(envelope)
+        self.dropped[what] = self.dropped.get(what, 0) + 1
+        return self.dropped[what] <= self.first
+
+
+class Held(Rule):
+    """Messages that are held back until `release`. It is ended by that."""
+
+    def __init__(self, matching: Matching, network: Network) -> None:
+        super().__init__(matching)
+        self.messages: list[Envelope] = []
+        self._network = network
+        self._on_their_way: list[Callable[[], None]] = []
+
+    def take(self, envelope: Envelope, deliver: Callable[[], None]) -> None:
+        """Hold one more."""
+        self.messages.append(envelope)
+        self._on_their_way.append(deliver)
+
+    def release(self) -> None:
+        """Let them all arrive now, in order, and hold no more."""
+        self.end()
+        for deliver in self._on_their_way:
+            deliver()
+        self._on_their_way.clear()
+
+
+class Network:
+    """Carries messages between the processes of a simulation.
+
+    What a process sends to itself is a call: it arrives, at once, unless a rule is about it.
+    """
+
+    def __init__(self, simulation: Simulation, quality: Quality | None = None) -> None:
+        self.quality = quality or Quality()
+        self._simulation = simulation
+        self._random = simulation.random("network")
+        self._processes: dict[str, Process] = {}
+        self._cuts: set[tuple[str, str]] = set()
+        self._drops: list[tuple[Rule, _Dropping]] = []
+        self._repeats: list[tuple[Rule, int, float]] = []
+        self._holds: list[Held] = []
+
+    def join(self, process: Process) -> None:
+        """Connect a process, and all its lives to come."""
+        self._processes[process.name] = process
+
+    def cut(self, sender: str, receiver: str) -> None:
+        """Let nothing pass from one process to another; the way back is another cut."""
+        if (sender, receiver) not in self._cuts:
+            self._cuts.add((sender, receiver))
+            self._simulation.note(Mark.FAULT, sender, f"is cut off towards {receiver}")
+
+    def isolate(self, name: str) -> None:
+        """Cut a process off from all others, both ways."""
+        for other in self._processes:
+            if other != name:
+                self.cut(name, other)
+                self.cut(other, name)
+
+    def mend(self, sender: str, receiver: str) -> None:
+        """End a cut."""
+        if (sender, receiver) in self._cuts:
+            self._cuts.discard((sender, receiver))
+            self._simulation.note(Mark.FAULT, sender, f"reaches {receiver} again")
+
+    def heal(self) -> None:
+        """End all cuts and all loss. Rules stay."""
+        self.quality = Quality()
+        for sender, receiver in sorted(self._cuts):
+            self.mend(sender, receiver)
+
+    def drop(
+        self,
+        matching: Matching,
+        *,
+        first: int | None = None,
+        per: Callable[[Envelope], Hashable] = lambda _: None,
+    ) -> Rule:
+        """Lose these messages: all, or the `first` ones for each thing that `per` tells apart."""
+        rule = Rule(matching)
+        self._drops.append((rule, _Dropping(first, per)))
+        return rule
+
+    def repeat(self, matching: Matching, *, times: int, every_s: float) -> Rule:
+        """Let each of these messages arrive so many times, a while apart."""
+        rule = Rule(matching)
+        self._repeats.append((rule, times, every_s))
+        return rule
+
+    def hold(self, matching: Matching) -> Held:
+        """Hold these messages back until they are released."""
+        held = Held(matching, self)
+        self._holds.append(held)
+        return held
+
+    def send(self, sender: Process, receiver: str, message: Any) -> None:
+        """Send a message to a life of a process."""
+        name = receiver.rpartition(".")[0]
+        envelope = Envelope(sender.name, name, message)
+        process = self._processes.get(name)
+        if process is None or self._dropped(envelope):
+            self._simulation.note(Mark.LOST, sender.name, envelope)
+            return
+        token = sender.token
+
+        def deliver() -> None:
+            if process.token == receiver:
+                process.receive(token, message)
+
+        for held in self._holds:
+            if not held.ended and held.matches(envelope):
+                held.take(envelope, deliver)
+                self._simulation.note(Mark.HELD, sender.name, envelope)
+                return
+        self._deliver(envelope, deliver)
+
+    def _deliver(self, envelope: Envelope, deliver: Callable[[], None]) -> None:
+        for rule, times, every_s in self._repeats:
+            if not rule.ended and rule.matches(envelope):
+                for number in range(1, times):
+                    self._simulation.after(number * every_s, deliver)
+        if envelope.sender == envelope.receiver:
+            deliver()
+            return
+        self._simulation.after(self._delay_s(), deliver)
+        if self.quality.doubling and self._random.random() < self.quality.doubling:
+            self._simulation.after(self._delay_s(), deliver)
+
+    def _dropped(self, envelope: Envelope) -> bool:
+        for rule, dropping in self._drops:
+            if not rule.ended and rule.matches(envelope) and dropping.drops(envelope):
+                return True
+        sender, receiver, _ = envelope
+        if sender == receiver:
+            return False
+        if (sender, receiver) in self._cuts:
+            return True
+        return self.quality.loss > 0 and self._random.random() < self.quality.loss
+
+    def _delay_s(self) -> float:
+        quality = self.quality
+        least, most = quality.delay_s
+        if quality.straggling and self._random.random() < quality.straggling:
+            most = quality.straggling_s
+        return self._random.uniform(least, most)

@@ -1,0 +1,241 @@
+"""A process of a simulation: a machine with a clock of its own, that may stop, die and come back.
+
+It runs a `Program`: a machine in the form of `tailrace.machine`, and the hands that carry out its
+actions. The process gives the machine every event that waits, one a step, and then, when its
+deadline has come, the program's tick: so deadlines are judged after all waiting input was read.
+After every event the machine validates itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final, Protocol
+
+from tailrace.machine import Machine
+from tailrace.testing.simulation import Simulation
+from tailrace.testing.trace import Mark
+
+WAKING_S: Final = 0.001
+"""Within this time after a pause all threads of a process run again, in any order."""
+
+
+class Program(Protocol):
+    """What a process runs. It is made anew at every start."""
+
+    @property
+    def machine(self) -> Machine[Any, Any]:
+        """What decides."""
+
+    @property
+    def tick(self) -> Any:
+        """The event that tells the machine the time."""
+
+    def perform(self, action: Any) -> None:
+        """Carry out an action, or see to it that it will be."""
+
+    def receive(self, sender: str, message: Any) -> Any:
+        """The event for a message that came from another process."""
+
+    def end(self) -> None:
+        """The process is dead: what the operating system would clear away is to go."""
+
+
+class Life(Enum):
+    """What a process is doing."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    DEAD = "dead"
+
+
+class ProcessClock:
+    """A `Clock` of one process: starts anywhere, runs a little fast or slow, and its wall clock may
+    step."""
+
+    def __init__(self, simulation: Simulation, start_s: float, rate: float) -> None:
+        self._simulation = simulation
+        self._started = simulation.now
+        self._start_s = start_s
+        self._rate = rate
+        self._step_ms = 0
+        self._least = start_s
+
+    def monotonic(self) -> float:
+        """Seconds from its own start."""
+        own = self._start_s + (self._simulation.now - self._started) * self._rate
+        if own > self._least:
+            self._least = own
+        return self._least
+
+    def now_ms(self) -> int:
+        """Wall time in milliseconds."""
+        return 1_700_000_000_000 + round(self._simulation.now * 1000) + self._step_ms
+
+    def step(self, milliseconds: int) -> None:
+        """Set the wall clock forward or back."""
+        self._step_ms += milliseconds
+
+    def when(self, own: float) -> float:
+        """The simulation's time at which this clock shows a monotonic time."""
+        return self._started + (own - self._start_s) / self._rate
+
+    def reach(self, own: float) -> float:
+        """Show at least this time, which rounding may have missed; what it shows."""
+        self._least = max(self._least, own)
+        return self.monotonic()
+
+
+class Process:
+    """A process, by name. Each of its lives has a `token` of its own, by which others reach it.
+
+    All methods but `start` and `token` do nothing to a dead process.
+    """
+
+    def __init__(
+        self, simulation: Simulation, name: str, boot: Callable[[Process], Program]
+    ) -> None:
+        self.name = name
+        self.life = Life.DEAD
+        self.lives = 0
+        self.clock_drift = 0.0
+        """How much faster or slower than true time a clock of its lives may run."""
+        self._simulation = simulation
+        self._boot = boot
+        self._random = simulation.random(f"process {name}")
+        self._inbox: deque[Any] = deque()
+        self._deferred: list[Callable[[], None]] = []
+        self._working = False
+        self._tick_at: float | None = None
+        self._deadline: float | None = None
+
+    @property
+    def token(self) -> str:
+        """The name of this life."""
+        return f"{self.name}.{self.lives}"
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs or is paused."""
+        return self.life is not Life.DEAD
+
+    def start(self) -> None:
+        """Begin a new life, with nothing of the one before."""
+        assert self.life is Life.DEAD, f"{self.name} lives already"
+        self.lives += 1
+        drift = self._random.uniform(-self.clock_drift, self.clock_drift)
+        start_s = float(self._random.randrange(1_000_000))
+        self.clock = ProcessClock(self._simulation, start_s, 1 + drift)
+        self.life = Life.RUNNING
+        self._simulation.note(Mark.FAULT, self.name, f"starts as {self.token}")
+        self.program = self._boot(self)
+        self._look_at_deadline()
+
+    def crash(self) -> None:
+        """Lose everything at once."""
+        if not self.alive:
+            return
+        self.life = Life.DEAD
+        self._inbox.clear()
+        self._deferred.clear()
+        self._working = False
+        self._tick_at = None
+        self._simulation.note(Mark.FAULT, self.name, "crashes")
+        self.program.end()
+
+    def pause(self, seconds: float | None = None) -> None:
+        """Freeze: input queues up, nothing is done. For a while, or until `wake`."""
+        if self.life is not Life.RUNNING:
+            return
+        self.life = Life.PAUSED
+        self._working = False
+        self._tick_at = None
+        self._simulation.note(Mark.FAULT, self.name, "pauses")
+        if seconds is not None:
+            life = self.lives
+            self._simulation.after(seconds, lambda: self.wake() if life == self.lives else None)
+
+    def wake(self) -> None:
+        """Go on: all that waits comes first, then the tick."""
+        if self.life is not Life.PAUSED:
+            return
+        self.life = Life.RUNNING
+        self._simulation.note(Mark.FAULT, self.name, "wakes")
+        deferred, self._deferred = self._deferred, []
+        for call in deferred:
+            self.after(self._random.uniform(0, WAKING_S), call)
+        self.after(self._random.uniform(0, WAKING_S), self._resume)
+
+    def tell(self, event: Any) -> None:
+        """Give the machine an event, once it has handled those that wait."""
+        if self.alive:
+            self._inbox.append(event)
+            self._resume()
+
+    def receive(self, sender: str, message: Any) -> None:
+        """A message comes in from a process."""
+        if self.alive:
+            self.tell(self.program.receive(sender, message))
+
+    def after(self, delay_s: float, call: Callable[[], None]) -> None:
+        """Call something in a thread of this life, a while from now; later if it is paused."""
+        life = self.lives
+
+        def called() -> None:
+            if life != self.lives or self.life is Life.DEAD:
+                return
+            if self.life is Life.PAUSED:
+                self._deferred.append(call)
+            else:
+                call()
+
+        self._simulation.after(delay_s, called)
+
+    def _resume(self) -> None:
+        if self.life is Life.RUNNING and not self._working:
+            self._working = True
+            self.after(0.0, self._work)
+
+    def _work(self) -> None:
+        """Handle one event or, when none waits, look at the time."""
+        self._working = False
+        if self._inbox:
+            self._handle(self._inbox.popleft(), self.clock.monotonic())
+            if self.life is Life.RUNNING and self._inbox:
+                self._resume()
+                return
+        if self.life is Life.RUNNING:
+            self._look_at_deadline()
+
+    def _look_at_deadline(self) -> None:
+        """Be called at the machine's deadline. A call that is due before it looks again then."""
+        own = self._deadline = self.program.machine.deadline()
+        if own is None:
+            return
+        due = self.clock.when(own)
+        if self._tick_at is None or due < self._tick_at:
+            self._tick_at = due
+            life = self.lives
+            self._simulation.at(due, lambda: self._tick(due) if life == self.lives else None)
+
+    def _tick(self, due: float) -> None:
+        if due != self._tick_at or self.life is not Life.RUNNING:
+            return
+        self._tick_at = None
+        if self._inbox:
+            return  # it looks again once all is handled
+        own = self._deadline
+        if own is not None and self.clock.when(own) <= self._simulation.now:
+            self._handle(self.program.tick, self.clock.reach(own))
+        if self.life is Life.RUNNING and not self._inbox:
+            self._look_at_deadline()
+
+    def _handle(self, event: Any, now: float) -> None:
+        actions = self.program.machine.handle(event, now)
+        if actions or event is not self.program.tick:
+            simulation = self._simulation
+            simulation.trace.add(simulation.now, Mark.EVENT, self.name, event, tuple(actions))
+        self.program.machine.validate()
+        for action in actions:
+            self.program.perform(action)

@@ -1,0 +1,120 @@
+"""A whole cluster in one thread, from one seed, in virtual time.
+
+A `Simulation` is a queue of things that will happen, a clock that jumps from one to the next, and
+generators of random numbers that all come from the seed. Nothing waits: an hour of timers costs
+what its events cost. The same seed gives the same run, event for event, so whatever a run finds it
+finds again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Final, TypeAlias
+
+from tailrace.testing.trace import Mark, Trace
+
+LINES_SHOWN: Final = 40
+"""How many of the last lines of the trace a violation shows."""
+
+Invariant: TypeAlias = Callable[[], None]
+"""Raises `AssertionError`, with what is wrong, where something is."""
+
+
+class Violation(AssertionError):
+    """A simulation found something wrong. Shows the seed, the time and the end of the trace."""
+
+    def __init__(self, what: str, seed: int, at: float, trace: Trace) -> None:
+        super().__init__(what, seed, at)
+        self.what = what
+        self.seed = seed
+        self.at = at
+        self.trace = trace
+
+    def __str__(self) -> str:
+        head = f"{self.what}\nat {self.at:.6f} s of seed {self.seed}; its last events:\n\n"
+        return head + self.trace.text(last=LINES_SHOWN)
+
+
+class Simulation:
+    """Virtual time, one thread, one seed.
+
+    `now` is the time in seconds that nobody inside can see: each process has a clock of its own.
+    Invariants run after every step and should cost little: what can be judged at the instant at
+    which it happens is better judged there, by `violation`.
+    """
+
+    def __init__(self, seed: int, *, trace: Trace | None = None) -> None:
+        self.seed = seed
+        self.now = 0.0
+        self.trace = Trace() if trace is None else trace
+        self.steps = 0
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._scheduled = 0
+        self._invariants: list[Invariant] = []
+
+    def random(self, purpose: str) -> random.Random:
+        """A generator for one purpose. What others draw does not change what it gives."""
+        return random.Random(f"{self.seed}/{purpose}")
+
+    def at(self, time: float, call: Callable[[], None]) -> None:
+        """Let something happen at a time; what is due at one instant happens in order of asking."""
+        self._scheduled += 1
+        heappush(self._queue, (max(time, self.now), self._scheduled, call))
+
+    def after(self, delay_s: float, call: Callable[[], None]) -> None:
+        """Let something happen a while from now."""
+        self.at(self.now + delay_s, call)
+
+    def always(self, invariant: Invariant) -> None:
+        """Check this after every step from now on."""
+        self._invariants.append(invariant)
+
+    def note(self, mark: Mark, where: str, what: object) -> None:
+        """A line of the trace, now."""
+        self.trace.add(self.now, mark, where, what)
+
+    def violation(self, what: str) -> Violation:
+        """Something wrong, found just now: to be raised."""
+        return Violation(what, self.seed, self.now, self.trace)
+
+    def step(self) -> bool:
+        """Let the next thing happen and check everything; False when there is none."""
+        if not self._queue:
+            return False
+        self.now, _, call = heappop(self._queue)
+        self.steps += 1
+        try:
+            call()
+            for invariant in self._invariants:
+                invariant()
+        except Violation:
+            raise
+        except AssertionError as wrong:
+            raise self.violation(str(wrong)) from wrong
+        return True
+
+    def run(self, seconds: float) -> None:
+        """Let time pass, and all happen that is due meanwhile. Raises `Violation`."""
+        end = self.now + seconds
+        while self._queue and self._queue[0][0] <= end:
+            self.step()
+        self.now = end
+
+    def run_until(
+        self, reached: Callable[[], bool], *, within_s: float, what: str = "the condition"
+    ) -> float:
+        """Let time pass until something is so, looked at after every step; the seconds it took.
+
+        `Violation` when it is not so within that time.
+        """
+        begun = self.now
+        while not reached():
+            if not self._queue or self._queue[0][0] > begun + within_s:
+                self.now = begun + within_s
+                if reached():
+                    break
+                raise self.violation(f"{what} was not reached within {within_s:g} s")
+            self.step()
+        return self.now - begun

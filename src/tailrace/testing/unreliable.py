@@ -1,0 +1,173 @@
+"""A backend as one process of a simulation sees it: calls fail, and outcomes stay unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import TypeVar
+
+from tailrace.backend.contract import (
+    Backend,
+    Bounds,
+    Change,
+    Chunk,
+    Entry,
+    Follower,
+    Hold,
+    StorageTopic,
+    Transaction,
+)
+from tailrace.errors import BackendUnavailable, OutcomeUnknown
+from tailrace.message import Partition, Range
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreQuality:
+    """What happens to calls.
+
+    Of all calls the part `failure` does nothing and raises `BackendUnavailable`; of the commits the
+    part `unknown` raises `OutcomeUnknown`, half of them after all was done. Each piece of work that
+    a process has with the store takes from `delay_s[0]` to `delay_s[1]`, and the part `stalling` of
+    them up to `stalling_s`.
+    """
+
+    failure: float = 0.0
+    unknown: float = 0.0
+    delay_s: tuple[float, float] = (0.000_2, 0.002)
+    stalling: float = 0.0
+    stalling_s: float = 4.0
+
+
+class UnreliableBackend:
+    """A `Backend` that passes on what it is asked, except when it fails.
+
+    `before_commit` is called before every commit: what others do there comes between this caller's
+    last look and its commit.
+    """
+
+    def __init__(
+        self, backend: Backend, random: Random, before_commit: Callable[[], None] = lambda: None
+    ) -> None:
+        self.quality = StoreQuality()
+        self.down = False
+        """Whether every call fails."""
+        self.commits_to_fail = 0
+        """How many commits fail from now on; every second one was done all the same."""
+        self._backend = backend
+        self._random = random
+        self._before_commit = before_commit
+        self.log = _Log(self)
+        self.table = _Table(self)
+        self.store = _Store(self)
+
+    @property
+    def name(self) -> str:
+        """That of the backend behind it."""
+        return self._backend.name
+
+    def commit(self, transaction: Transaction) -> list[Range]:
+        """Commit, or raise what the backend raises, or fail."""
+        return self._committed(lambda: self._backend.commit(transaction))
+
+    def follower(self) -> Follower:
+        """A new waiter for commits, which does not fail."""
+        return self._backend.follower()
+
+    def hold(self, name: str, owner: str) -> Hold:
+        """Hold a name alone. Does not fail: it is the operating system's."""
+        return self._backend.hold(name, owner)
+
+    def holder(self, name: str) -> str | None:
+        """Who holds a name."""
+        return self.read(lambda: self._backend.holder(name))
+
+    def beats(self, name: str) -> int | None:
+        """How often the holder of a name has given a sign of life."""
+        return self.read(lambda: self._backend.beats(name))
+
+    @property
+    def meeting_place(self) -> None:
+        """Nowhere: processes of a simulation meet in its network."""
+        return None
+
+    def close(self) -> None:
+        """Closes nothing: others use the backend too."""
+
+    def read(self, call: Callable[[], T]) -> T:
+        """Do a call that changes nothing, or fail."""
+        if self.down or (self.quality.failure and self._random.random() < self.quality.failure):
+            raise BackendUnavailable("the store does not answer", "try again")
+        return call()
+
+    def committed(self, change: Change) -> int:
+        """Commit a change of the store, or fail."""
+        return self._committed(lambda: self._backend.store.commit(change))
+
+    @property
+    def behind(self) -> Backend:
+        """The backend that never fails."""
+        return self._backend
+
+    def _committed(self, call: Callable[[], T]) -> T:
+        self._before_commit()
+        if self.commits_to_fail:
+            self.commits_to_fail -= 1
+            if self.commits_to_fail % 2:
+                call()
+            raise OutcomeUnknown("the store does not answer", "look again")
+        if self.quality.unknown and self._random.random() < self.quality.unknown:
+            if self._random.random() < 0.5:
+                call()
+            raise OutcomeUnknown("the answer of the store was lost", "look again")
+        return self.read(call)
+
+
+class _Log:
+    def __init__(self, backend: UnreliableBackend) -> None:
+        self._backend = backend
+
+    def bounds(self, partition: Partition) -> Bounds:
+        return self._backend.read(lambda: self._backend.behind.log.bounds(partition))
+
+    def bounds_of(self, storage: StorageTopic) -> list[Bounds]:
+        return self._backend.read(lambda: self._backend.behind.log.bounds_of(storage))
+
+    def read(
+        self, partition: Partition, start: int, bytes_max: int, end: int | None = None
+    ) -> Chunk:
+        log = self._backend.behind.log
+        return self._backend.read(lambda: log.read(partition, start, bytes_max, end))
+
+
+class _Table:
+    def __init__(self, backend: UnreliableBackend) -> None:
+        self._backend = backend
+
+    def get(self, table: str, key: bytes) -> bytes | None:
+        return self._backend.read(lambda: self._backend.behind.table.get(table, key))
+
+    def scan(
+        self, table: str, start: bytes = b"", end: bytes | None = None, limit: int = 1000
+    ) -> list[tuple[bytes, bytes]]:
+        behind = self._backend.behind.table
+        return self._backend.read(lambda: behind.scan(table, start, end, limit))
+
+
+class _Store:
+    def __init__(self, backend: UnreliableBackend) -> None:
+        self._backend = backend
+
+    def get(self, key: str) -> Entry | None:
+        return self._backend.read(lambda: self._backend.behind.store.get(key))
+
+    def scan(self, prefix: str) -> list[Entry]:
+        return self._backend.read(lambda: self._backend.behind.store.scan(prefix))
+
+    def commit(self, change: Change) -> int:
+        return self._backend.committed(change)
+
+    def watch(self, prefix: str, after: int) -> list[Entry]:
+        return self._backend.read(lambda: self._backend.behind.store.watch(prefix, after))

@@ -1,0 +1,227 @@
+"""Consumers of a group in several processes: who takes over what, and how soon."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import tailrace
+from tailrace.clock import SystemClock
+from tailrace.group.asked import Asked
+from tailrace.group.deliveries import Deliveries
+from tailrace.group.opening import open_group
+from tailrace.group.runtime import join
+from tailrace.group.times import Times
+from tailrace.hub import Hub
+from tailrace.settings import HubSettings
+from tests.integration.children import Child, Report
+from tests.integration.processes import continued_after, stop
+
+pytestmark = pytest.mark.part("groups")
+
+PARTITIONS = 6
+PROGRESS_S = 0.1
+TAKE_OVER_MAX_S = 1.0
+
+
+class Seen(NamedTuple):
+    """A message that a process was handed, when by the clock of the host, and by which process."""
+
+    value: int
+    partition: int
+    at: float
+    pid: int
+
+
+def _consumer(hub: Hub, group: str = "billing") -> Deliveries[int]:
+    open_group(hub.backend, group, "orders", "earliest", SystemClock())
+    decode = hub.topic("orders", int).payload.decode_message
+    return Deliveries(
+        hub.backend,
+        group,
+        Asked.of(HubSettings()),
+        join=lambda session: join(hub.backend, session, Times(), PROGRESS_S),
+        decoder=lambda _: decode,
+        ends=dict,
+        clock=SystemClock(),
+    )
+
+
+def _consume(report: Report, directory: Path) -> None:
+    """Consume for ever and report everything."""
+    with tailrace.open(directory) as hub, _consumer(hub) as deliveries:
+        report("joined")
+        for delivery in deliveries:
+            seen = Seen(delivery.value, delivery.partition, time.monotonic(), os.getpid())
+            report(seen)
+
+
+def _consume_some(report: Report, directory: Path, count: int) -> None:
+    """Consume so many and leave in order."""
+    with tailrace.open(directory) as hub:
+        with _consumer(hub) as deliveries:
+            report("joined")
+            for taken, delivery in enumerate(deliveries, 1):
+                report(Seen(delivery.value, delivery.partition, time.monotonic(), os.getpid()))
+                if taken == count:
+                    break
+        report("left")
+
+
+class Pusher:
+    """Pushes numbers to all partitions in turn."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.topic = hub.create_topic("orders", int, partitions=PARTITIONS)
+        keys = {self.topic.route(f"k{number}"): f"k{number}" for number in range(1000)}
+        self._keys = [keys[number] for number in range(PARTITIONS)]
+        self.pushed = 0
+
+    def push(self) -> None:
+        """One message to each partition."""
+        numbers = range(self.pushed, self.pushed + PARTITIONS)
+        self.topic.push_many([(self._keys[n % PARTITIONS], n) for n in numbers])
+        self.pushed += PARTITIONS
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    with tailrace.open(tmp_path / "hub", sync="none") as opened:
+        yield opened
+
+
+@contextmanager
+def _consumers(directory: Path, count: int) -> Iterator[list[Child]]:
+    children = [Child(_consume, directory) for _ in range(count)]
+    try:
+        assert [child.next_report() for child in children] == ["joined"] * count
+        yield children
+    finally:
+        for child in children:
+            list(child.kill())
+
+
+def _collect(
+    pusher: Pusher, children: list[Child], done: Callable[[list[Seen]], object]
+) -> list[Seen]:
+    """Push and listen until something is seen."""
+    seen: list[Seen] = []
+    deadline = time.monotonic() + 30
+    while not done(seen):
+        assert time.monotonic() < deadline, seen[-20:]
+        pusher.push()
+        for child in children:
+            seen += [report for report in child.reports_for(0.005) if isinstance(report, Seen)]
+    return seen
+
+
+def _owners(seen: list[Seen], last: int = 2 * PARTITIONS) -> set[int]:
+    return {each.pid for each in seen[-last:]}
+
+
+def _all_partitions_by(pid: int) -> Callable[[list[Seen]], object]:
+    def found(seen: list[Seen]) -> bool:
+        mine = [each for each in seen if each.pid == pid]
+        return {each.partition for each in mine} == set(range(PARTITIONS))
+
+    return found
+
+
+def test_two_processes_share_a_topic_and_one_takes_over_when_the_other_is_killed(
+    hub: Hub, tmp_path: Path
+) -> None:
+    pusher = Pusher(hub)
+    with _consumers(tmp_path / "hub", 2) as children:
+        both = {child.pid for child in children}
+        seen = _collect(pusher, children, lambda seen: _owners(seen) == both)
+        victim, survivor = children
+        killed_at = time.monotonic()
+        seen += [each for each in victim.kill() if isinstance(each, Seen)]
+        after = _collect(pusher, [survivor], _all_partitions_by(survivor.pid))
+    print(f"taken over after {(_taken_over_at(after) - killed_at) * 1000:.0f} ms")
+    assert _taken_over_at(after) - killed_at < TAKE_OVER_MAX_S
+    _check_nothing_is_lost([*seen, *after])
+
+
+def _check_nothing_is_lost(seen: list[Seen]) -> None:
+    """Per partition everything up to the last that was seen there, in order but for repetitions."""
+    for number in range(PARTITIONS):
+        mine = sorted((each for each in seen if each.partition == number), key=lambda s: s.at)
+        first_times = list(dict.fromkeys(each.value for each in mine))
+        assert first_times == list(range(number, max(first_times) + 1, PARTITIONS))
+
+
+def _taken_over_at(after: list[Seen]) -> float:
+    """When the last of the partitions was consumed again."""
+    return max(
+        min(each.at for each in after if each.partition == number) for number in range(PARTITIONS)
+    )
+
+
+def test_when_the_leader_is_killed_another_leads_and_everything_goes_on(
+    hub: Hub, tmp_path: Path
+) -> None:
+    pusher = Pusher(hub)
+    with _consumers(tmp_path / "hub", 1) as first, _consumers(tmp_path / "hub", 2) as others:
+        everybody = {child.pid for child in (*first, *others)}
+        seen = _collect(pusher, [*first, *others], lambda seen: _owners(seen) == everybody)
+        killed_at = time.monotonic()
+        seen += [each for each in first[0].kill() if isinstance(each, Seen)]
+        partitions = set(range(PARTITIONS))
+        after = _collect(
+            pusher, others, lambda seen: {each.partition for each in seen} == partitions
+        )
+    print(f"taken over after {(_taken_over_at(after) - killed_at) * 1000:.0f} ms")
+    assert _taken_over_at(after) - killed_at < TAKE_OVER_MAX_S
+    _check_nothing_is_lost([*seen, *after])
+
+
+def test_a_process_that_leaves_in_order_hands_over_without_a_message_twice(
+    hub: Hub, tmp_path: Path
+) -> None:
+    pusher = Pusher(hub)
+    with _consumers(tmp_path / "hub", 1) as (stays,):
+        leaves = Child(_consume_some, tmp_path / "hub", 50)
+        reports: list[Any] = []
+
+        def left(_: list[Seen]) -> bool:
+            reports.extend(leaves.reports_for(0.0))
+            return "left" in reports
+
+        seen = _collect(pusher, [stays], left)
+        assert list(leaves.rest()) == []
+        seen += _collect(pusher, [stays], _all_partitions_by(stays.pid))
+        while len(seen) + 50 < pusher.pushed:
+            seen.append(stays.next_report())
+    mine = [report for report in reports if isinstance(report, Seen)]
+    values = [each.value for each in (*seen, *mine)]
+    assert len(mine) == 50
+    assert sorted(values) == list(range(pusher.pushed))
+
+
+def test_a_stopped_process_loses_what_it_has_and_comes_back(hub: Hub, tmp_path: Path) -> None:
+    pusher = Pusher(hub)
+    with _consumers(tmp_path / "hub", 2) as children:
+        both = {child.pid for child in children}
+        seen = _collect(pusher, children, lambda seen: _owners(seen) == both)
+        paused, other = children
+        with continued_after(stop(paused.pid)):
+            seen += _collect(pusher, children, _all_partitions_by(other.pid))
+        again = _collect(pusher, children, lambda seen: _owners(seen) == both)
+    _check_nothing_is_lost([*seen, *again])
+
+
+def test_nothing_is_left_of_consumers_that_left(hub: Hub, tmp_path: Path) -> None:
+    pusher = Pusher(hub)
+    for _ in range(10):
+        pusher.push()
+    child = Child(_consume_some, tmp_path / "hub", 10)
+    assert list(child.rest())[-1] == "left"
+    for name in ("hub.sockets", "hub.holds"):
+        assert list((tmp_path / "hub" / name).iterdir()) == []

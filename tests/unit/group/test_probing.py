@@ -1,0 +1,98 @@
+"""Whether a process lives, as another one sees it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tailrace.errors import BackendUnavailable
+from tailrace.group.events import Gone, Stalled
+from tailrace.group.probing import Probing
+from tailrace.testing import ManualClock
+
+LEASE_S = 3.0
+
+
+class Watched:
+    """Beats that a test sets, and looks that take time or fail."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.beats: int | None = 0
+        self.fails = False
+        self.takes_s = 0.0
+        self.probing = Probing(self._read, self.clock, LEASE_S)
+
+    def _read(self, name: str) -> int | None:
+        assert name == "process/p"
+        self.clock.advance(self.takes_s)
+        if self.fails:
+            raise BackendUnavailable("no")
+        return self.beats
+
+    def look(self) -> Gone | Stalled | None:
+        return self.probing.look("p")
+
+    def look_for(self, seconds: float) -> list[Gone | Stalled | None]:
+        seen = []
+        for _ in range(int(seconds / 0.25)):
+            self.clock.advance(0.25)
+            seen.append(self.look())
+        return seen
+
+
+@pytest.fixture
+def watched() -> Watched:
+    found = Watched()
+    assert found.look() is None
+    return found
+
+
+def test_a_process_whose_name_nobody_holds_is_gone(watched: Watched) -> None:
+    watched.beats = None
+    assert watched.look() == Gone("p")
+
+
+def test_a_process_that_stands_still_for_a_lease_is_stalled_as_long_as_it_does(
+    watched: Watched,
+) -> None:
+    assert set(watched.look_for(LEASE_S - 0.25)) == {None}
+    assert set(watched.look_for(1.0)) == {Stalled("p")}
+    watched.beats = 1
+    assert set(watched.look_for(LEASE_S - 0.25)) == {None}
+
+
+def test_a_process_that_beats_within_its_lease_is_never_stalled(watched: Watched) -> None:
+    for beat in range(20):
+        watched.beats = beat
+        assert set(watched.look_for(LEASE_S - 0.25)) == {None}
+
+
+def test_the_time_in_which_a_look_blocks_does_not_count(watched: Watched) -> None:
+    watched.takes_s = 60.0
+    assert watched.look() is None
+    assert set(watched.look_for(2.0)) == {None}
+
+
+def test_the_time_around_a_look_that_fails_does_not_count(watched: Watched) -> None:
+    for _ in range(20):
+        watched.clock.advance(0.7)
+        watched.fails = True
+        with pytest.raises(BackendUnavailable):
+            watched.look()
+        watched.fails = False
+        watched.clock.advance(0.7)
+        assert watched.look() is None
+    assert Stalled("p") in watched.look_for(LEASE_S)
+
+
+def test_whoever_was_stopped_itself_does_not_take_the_other_for_stalled(watched: Watched) -> None:
+    watched.clock.advance(600)
+    assert watched.look() is None
+    watched.beats = 1
+    assert watched.look() is None
+
+
+def test_what_was_not_looked_at_for_long_is_forgotten(watched: Watched) -> None:
+    assert set(watched.look_for(LEASE_S - 0.5)) == {None}
+    watched.clock.advance(600)
+    assert set(watched.look_for(LEASE_S - 0.25)) == {None}

@@ -1,0 +1,396 @@
+"""Starts and seeks: where they lead, who is fenced, and what is left half done."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from tailrace.backend.contract import Backend, Change, Fence, Transaction
+from tailrace.errors import Conflict, Fenced, InvalidValue, OutOfRange
+from tailrace.group.definition import consumer_name, read_group
+from tailrace.group.events import GrantsRefused
+from tailrace.group.opening import open_group
+from tailrace.group.seeking import (
+    Order,
+    SeekState,
+    find_seek,
+    finish_pending,
+    finishing,
+    pending_change,
+)
+from tailrace.group.sending import plan_seek, seek
+from tailrace.group.starting import FROM_ZERO, Placement
+from tailrace.group.streams import BasisReader, read_basis
+from tailrace.group.unit import UnitState
+from tailrace.hub import Hub
+from tailrace.message import Partition, Position
+from tailrace.testing import ManualClock, MemoryBackend
+from tailrace.topic.ledger import Progress
+from tailrace.topic.topic import Topic
+from tailrace.topic.view import find
+from tests.unit.group_store.consuming import (
+    GROUP,
+    ack,
+    ack_all,
+    grant,
+    lead,
+    marks,
+    owner,
+    states,
+    units_in,
+)
+
+KEYS = 40
+STEPS = 6
+"""How often `finishing` is entered until it is through."""
+
+
+@pytest.fixture
+def orders(hub: Hub) -> Topic[Any]:
+    """2 partitions, then 4, all with records of many keys; `1.0` and `1.1` follow `0.0`."""
+    topic = hub.create_topic("orders", partitions=2)
+    push(topic)
+    topic.scale(4)
+    push(topic)
+    return topic
+
+
+def push(topic: Topic[Any]) -> None:
+    topic.push_many([(f"c{i}", i) for i in range(KEYS)])
+
+
+def ends(topic: Topic[Any]) -> dict[str, int]:
+    return {
+        f"{topic.name}/{info.index}.{number}": end
+        for info in topic.storage_topics
+        for number, end in enumerate(info.ends)
+    }
+
+
+def all_marks(backend: Backend, topic: Topic[Any]) -> dict[str, int]:
+    return dict(zip(ends(topic), marks(backend, *ends(topic)), strict=True))
+
+
+def leave_pending(backend: Backend, placement: Placement, topic: str = "orders") -> None:
+    """The first step of a seek whose seeker then dies."""
+    stored = find(backend, topic)
+    assert stored is not None
+    order = Order(stored, find_seek(backend, GROUP, topic), "somewhere", placement)
+    version = read_group(backend, GROUP).version
+    backend.store.commit(pending_change(backend, GROUP, version, {topic: order}))
+
+
+def test_earliest_starts_everything_at_0_and_latest_at_its_end(
+    backend: Backend, orders: Topic[Any], clock: ManualClock
+) -> None:
+    open_group(backend, "all", "orders", "earliest", clock)
+    open_group(backend, GROUP, "orders", "latest", clock)
+    assert all_marks(backend, orders) == ends(orders)
+    assert units_in(backend, UnitState.FINISHED) == {"orders/0.0", "orders/0.1"}
+    assert units_in(backend, UnitState.OPEN) == {f"orders/1.{i}" for i in range(4)}
+    earliest = read_basis(backend, "all")
+    assert [unit.load for unit in earliest.units] == list(ends(orders).values())
+
+
+def test_a_time_starts_each_stream_at_its_first_record_of_that_time(
+    backend: Backend, hub: Hub, clock: ManualClock
+) -> None:
+    topic = hub.create_topic("orders", partitions=1)
+    offsets = []
+    for _ in range(10):
+        offsets.append(topic.push(1).offset)
+        clock.advance(1)
+    open_group(backend, GROUP, "orders", clock.now_ms() - 4000, clock)
+    assert offsets[5] < marks(backend, "orders/0.0")[0] <= offsets[6]
+
+
+def test_a_position_starts_there_and_skips_the_storage_topics_before(
+    backend: Backend, orders: Topic[Any], clock: ManualClock
+) -> None:
+    open_group(backend, GROUP, "orders", Position("orders", 1, 1, 3), clock)
+    wanted = dict.fromkeys(ends(orders), 0)
+    wanted |= {unit: end for unit, end in ends(orders).items() if "/0." in unit}
+    assert all_marks(backend, orders) == wanted | {"orders/1.1": 3}
+
+
+def test_offsets_by_partition_start_there(
+    backend: Backend, orders: Topic[Any], clock: ManualClock
+) -> None:
+    open_group(backend, GROUP, "orders", {"orders/0.0": 2, "orders/1.1": 3}, clock)
+    named = {"orders/0.0": 2, "orders/1.1": 3}
+    assert all_marks(backend, orders) == dict.fromkeys(ends(orders), 0) | named
+
+
+@pytest.mark.parametrize(
+    ("position", "error"),
+    [
+        (Position("orders", 0, 0, 10_000), OutOfRange),
+        (Position("orders", 0, 9, 0), InvalidValue),
+        (Position("orders", 7, 0, 0), InvalidValue),
+    ],
+)
+def test_a_position_that_is_not_there_starts_nothing(
+    backend: Backend,
+    orders: Topic[Any],
+    clock: ManualClock,
+    position: Position,
+    error: type[Exception],
+) -> None:
+    with pytest.raises(error):
+        open_group(backend, GROUP, "orders", position, clock)
+    open_group(backend, GROUP, "orders", "earliest", clock)
+    before = find_seek(backend, GROUP, "orders")
+    with pytest.raises(error):
+        seek(backend, GROUP, position)
+    assert find_seek(backend, GROUP, "orders") == before
+
+
+def test_a_seek_back_to_a_position_resets_what_follows_it_and_nothing_else(
+    backend: Backend, orders: Topic[Any], clock: ManualClock
+) -> None:
+    open_group(backend, GROUP, "orders", "latest", clock)
+    before = all_marks(backend, orders)
+    planned = plan_seek(backend, GROUP, "orders/0.0@2")
+    assert all_marks(backend, orders) == before
+    assert seek(backend, GROUP, "orders/0.0@2") == planned
+    moved = {"orders/0.0": 2, "orders/1.0": 0, "orders/1.1": 0}
+    assert {str(where): mark for where, mark in planned.items()} == moved
+    assert all_marks(backend, orders) == before | moved
+    assert units_in(backend, UnitState.WAITING) == {"orders/1.0", "orders/1.1"}
+    assert units_in(backend, UnitState.OPEN) == {"orders/0.0", "orders/1.2", "orders/1.3"}
+
+
+def test_a_seek_forgets_what_was_acknowledged_above_the_mark(
+    backend: Backend, orders: Topic[Any], clock: ManualClock
+) -> None:
+    open_group(backend, GROUP, "orders", "earliest", clock)
+    ack(backend, "orders/0.0", 5, 9)
+    for target in ("orders/0.0@3", "earliest"):
+        ack(backend, "orders/0.0", 5, 9)
+        seek(backend, GROUP, target)
+        loads = {unit.name: unit.load for unit in read_basis(backend, GROUP).units}
+        wanted = ends(orders)["orders/0.0"] - marks(backend, "orders/0.0")[0]
+        assert loads["orders/0.0"] == wanted
+
+
+def test_a_seek_over_a_filter_is_for_all_topics_and_by_position_for_one(
+    backend: Backend, hub: Hub, clock: ManualClock
+) -> None:
+    for name in ("orders.eu", "orders.us"):
+        push(hub.create_topic(name, partitions=1))
+    open_group(backend, GROUP, "orders.*", "latest", clock)
+    seek(backend, GROUP, "orders.eu/0.0@4")
+    assert marks(backend, "orders.eu/0.0")[0] == 4
+    assert marks(backend, "orders.us/0.0")[0] >= KEYS
+    seek(backend, GROUP, "earliest")
+    assert marks(backend, "orders.eu/0.0", "orders.us/0.0") == [0, 0]
+    with pytest.raises(InvalidValue, match=r"orders\.eu, orders\.us"):
+        seek(backend, GROUP, "returns/0.0@4")
+
+
+def test_a_seek_fences_all_owners_and_takes_their_grants(
+    backend: Backend, orders: Topic[Any], clock: ManualClock
+) -> None:
+    open_group(backend, GROUP, "orders", "latest", clock)
+    leader = lead(backend)
+    fences = [owner(backend, leader, f"orders/1.{number}") for number in range(4)]
+    seek(backend, GROUP, "orders/0.0@2")
+    for fence in fences:
+        with pytest.raises(Fenced):
+            backend.commit(Transaction(fence=fence))
+    assert lead(backend).grants == ()
+
+
+def test_a_grant_planned_before_a_seek_is_refused_after_it(
+    backend: Backend, orders: Topic[Any], clock: ManualClock
+) -> None:
+    open_group(backend, GROUP, "orders", "latest", clock)
+    leader = lead(backend)
+    basis = read_basis(backend, GROUP)
+    seek(backend, GROUP, "earliest")
+    refused = grant(backend, leader, "orders/1.0", basis)
+    assert refused == GrantsRefused(GROUP, 1, deposed=False)
+
+
+def test_a_grant_planned_before_a_scaling_is_refused_after_it(
+    backend: Backend, orders: Topic[Any], clock: ManualClock
+) -> None:
+    open_group(backend, GROUP, "orders", "latest", clock)
+    leader = lead(backend)
+    basis = read_basis(backend, GROUP)
+    orders.scale(8)
+    assert grant(backend, leader, "orders/1.0", basis) == GrantsRefused(GROUP, 1, deposed=False)
+
+
+def test_while_a_seek_is_pending_everything_waits_and_the_reader_finishes_it(
+    backend: Backend, orders: Topic[Any], clock: ManualClock
+) -> None:
+    open_group(backend, GROUP, "orders", "latest", clock)
+    leave_pending(backend, FROM_ZERO)
+    assert set(states(backend).values()) == {UnitState.WAITING}
+    basis = BasisReader(backend, GROUP).read()
+    assert {u.name for u in basis.units if u.state is UnitState.OPEN} == {
+        "orders/0.0",
+        "orders/0.1",
+    }
+    assert set(all_marks(backend, orders).values()) == {0}
+    assert not finish_pending(backend, GROUP, "orders")
+
+
+def test_a_seek_finishes_the_pending_one_first(
+    backend: Backend, orders: Topic[Any], clock: ManualClock
+) -> None:
+    open_group(backend, GROUP, "orders", "latest", clock)
+    leave_pending(backend, Placement(False, {(1, 3): 1}))
+    seek(backend, GROUP, "orders/1.0@2")
+    assert marks(backend, "orders/1.0", "orders/1.3") == [2, 1]
+
+
+def interleavings() -> Iterator[tuple[int, ...]]:
+    """Every order in which two can take their steps."""
+    for first in combinations(range(2 * STEPS), STEPS):
+        yield tuple(0 if place in first else 1 for place in range(2 * STEPS))
+
+
+def test_two_that_finish_a_seek_write_the_marks_once_whatever_comes_first(
+    clock: ManualClock,
+) -> None:
+    backend = MemoryBackend()
+    push(Hub.from_backend(backend).create_topic("orders", partitions=1))
+    open_group(backend, GROUP, "orders", "earliest", clock)
+    for order in interleavings():
+        ack_all(backend, "orders/0.0")
+        leave_pending(backend, Placement(True, {(0, 0): 7}))
+        both = [finishing(backend, GROUP, "orders") for _ in range(2)]
+        finished = 0
+        for each in order:
+            try:
+                next(both[each])
+            except StopIteration as end:
+                finished += bool(end.value)
+                if end.value:  # The unit is granted again, and consumed.
+                    assert marks(backend, "orders/0.0") == [7], order
+                    ack(backend, "orders/0.0", 7, 9)
+        if finished:
+            assert marks(backend, "orders/0.0") == [9], order
+        else:  # Each was in the other's way, and a third one comes.
+            assert finish_pending(backend, GROUP, "orders"), order
+            assert marks(backend, "orders/0.0") == [7], order
+        assert finished <= 1, order
+
+
+def test_one_that_comes_late_to_finish_a_seek_writes_nothing_over_what_came_after(
+    clock: ManualClock,
+) -> None:
+    backend = MemoryBackend()
+    push(Hub.from_backend(backend).create_topic("orders", partitions=1))
+    open_group(backend, GROUP, "orders", "earliest", clock)
+    for pause in range(STEPS):
+        leave_pending(backend, Placement(True, {(0, 0): 7}))
+        late = finishing(backend, GROUP, "orders")
+        for _ in range(pause):
+            next(late)
+        finish_pending(backend, GROUP, "orders")
+        fence = owner(backend, lead(backend), "orders/0.0")
+        ack(backend, "orders/0.0", 7, 12, fence)
+        seen = find_seek(backend, GROUP, "orders")
+        list(late)
+        assert marks(backend, "orders/0.0") == [12], pause
+        assert find_seek(backend, GROUP, "orders") == seen
+        ack(backend, "orders/0.0", 12, 14, fence)
+        seek(backend, GROUP, "earliest")
+
+
+def test_two_first_steps_at_once_are_one(
+    backend: Backend, orders: Topic[Any], clock: ManualClock
+) -> None:
+    open_group(backend, GROUP, "orders", "latest", clock)
+    stored = find(backend, "orders")
+    assert stored is not None
+    order = Order(stored, find_seek(backend, GROUP, "orders"), "", FROM_ZERO)
+    version = read_group(backend, GROUP).version
+    changes = [pending_change(backend, GROUP, version, {"orders": order}) for _ in range(2)]
+    backend.store.commit(changes[0])
+    with pytest.raises(Conflict):
+        backend.store.commit(changes[1])
+
+
+def test_a_seek_after_a_scaling_that_it_did_not_see_is_refused(
+    backend: Backend, orders: Topic[Any], clock: ManualClock
+) -> None:
+    open_group(backend, GROUP, "orders", "latest", clock)
+    stored = find(backend, "orders")
+    assert stored is not None
+    order = Order(stored, find_seek(backend, GROUP, "orders"), "", FROM_ZERO)
+    change = pending_change(backend, GROUP, read_group(backend, GROUP).version, {"orders": order})
+    orders.scale(8)
+    with pytest.raises(Conflict):
+        backend.store.commit(change)
+
+
+def test_latest_while_the_topic_is_pushed_to_and_scaled_skips_nothing_behind_what_it_gives(
+    backend: Backend, hub: Hub, clock: ManualClock
+) -> None:
+    topic = hub.create_topic("orders", partitions=1)
+    stop = threading.Event()
+
+    def produce() -> None:
+        number, partitions = 0, 1
+        while not stop.is_set():
+            topic.push_many([("c1", number + i) for i in range(5)])
+            number += 5
+            if number % 50 == 0 and partitions < 12:
+                partitions += 1
+                topic.scale(partitions, any_count=True)
+
+    producing = threading.Thread(target=produce)
+    producing.start()
+    try:
+        for number in range(20):
+            open_group(backend, f"g{number}", "orders", "latest", clock)
+    finally:
+        stop.set()
+        producing.join()
+    reader = hub.topic("orders").reader()
+    places: list[Partition] = []
+    values: dict[Partition, list[tuple[int, int]]] = {}
+    while reads := reader.poll():
+        for where, records in reads:
+            found = values.setdefault(where, [])
+            if not found:
+                places.append(where)
+            found += [(m.offset, m.value) for m in hub.topic("orders").messages(where, records)]
+    for number in range(20):
+        given: list[int] = []
+        for where in places:
+            mark = Progress.load(backend.table, consumer_name(f"g{number}"), where).mark
+            given += [value for offset, value in values[where] if offset >= mark]
+        newest = max(value for found in values.values() for _, value in found)
+        assert given == list(range(newest + 1 - len(given), newest + 1)), number
+
+
+def test_the_fence_of_a_unit_nobody_has_is_raised_by_a_seek_too(
+    backend: Backend, orders: Topic[Any], clock: ManualClock
+) -> None:
+    open_group(backend, GROUP, "orders", "latest", clock)
+    entry = backend.store.get("fence/group/billing/orders/1.0")
+    assert entry is not None
+    seek(backend, GROUP, "earliest")
+    with pytest.raises(Fenced):
+        backend.commit(Transaction(fence=Fence("group/billing/orders/1.0", entry.version)))
+
+
+def test_a_done_seek_keeps_no_marks(
+    backend: Backend, orders: Topic[Any], clock: ManualClock
+) -> None:
+    open_group(backend, GROUP, "orders", "latest", clock)
+    seek(backend, GROUP, "latest")
+    stored = find_seek(backend, GROUP, "orders")
+    assert stored is not None
+    assert (stored.seek.state, stored.seek.number, stored.seek.marks) == (SeekState.DONE, 2, {})
+    assert stored.seek.target == "latest"
+    assert backend.store.commit(Change()) > stored.version
