@@ -1,27 +1,34 @@
-"""Reading everything back in lineage order, and what the auditor says of it."""
+"""What the auditor says of what producers were told and consumers were handed."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import tailrace
+from tailrace.demo.consuming import seen
 from tailrace.demo.control import Push, customers_in_order
-from tailrace.demo.load import Load, Order
-from tailrace.demo.producing import TOPIC, noted
-from tailrace.demo.progress import Progress
+from tailrace.demo.load import Load
+from tailrace.demo.producing import noted
 from tailrace.demo.report import Row
 from tailrace.testing.auditor import Auditor
 
 
 def audited(directory: Path, load: Load, counts: Sequence[int]) -> list[Row]:
-    """The rows of the closing table, from the hub and from what the producers wrote down.
+    """The rows of the closing table, from what the producers and the consumers wrote down.
 
     `counts` are the numbers of partitions that the topic had while the load was pushed.
     """
     auditor = Auditor()
-    pushes = _read_all(directory, load, auditor)
+    pushes: dict[tailrace.Position, Push] = {}
+    again = marked = 0
+    for customer, number, position, timestamp_ms, _, redelivered in seen(directory):
+        if position in pushes:
+            again += 1
+            marked += redelivered
+            continue
+        pushes[position] = Push(timestamp_ms, counts[position.storage], customer, number)
+        auditor.saw(customer, number, str(position))
     for receipt in noted(directory):
         auditor.told(*receipt)
     audit = auditor.audit()
@@ -31,7 +38,7 @@ def audited(directory: Path, load: Load, counts: Sequence[int]) -> list[Row]:
         Row(
             f"partition counts that took orders: {steps}",
             expected=len(set(counts)),
-            seen=len({push.partitions for push in pushes}),
+            seen=len({push.partitions for push in pushes.values()}),
             without=None,
         ),
         Row(
@@ -47,28 +54,15 @@ def audited(directory: Path, load: Load, counts: Sequence[int]) -> list[Row]:
             without=load.orders - untold,
         ),
         Row(
-            f"customers read in order, over {steps}",
+            f"customers served in order by the group, over {steps}",
             expected=load.customers,
-            seen=len({push.customer for push in pushes} - audit.disordered),
-            without=customers_in_order(pushes),
+            seen=len({push.customer for push in pushes.values()} - audit.disordered),
+            without=customers_in_order(pushes.values()),
+        ),
+        Row(
+            "orders handed out again over kill -9, and marked so",
+            expected=again,
+            seen=marked,
+            without=0 if again else None,
         ),
     ]
-
-
-def _read_all(directory: Path, load: Load, auditor: Auditor) -> list[Push]:
-    progress = Progress(sys.stderr, "reading", load.orders, "orders")
-    pushes: list[Push] = []
-    with tailrace.open(directory, settings=tailrace.HubSettings()) as hub:
-        topic = hub.topic(TOPIC, Order)
-        partitions = [storage.partitions for storage in topic.storage_topics]
-        reader = topic.reader()
-        while reads := reader.poll():
-            for where, records in reads:
-                for message in topic.messages(where, records):
-                    customer, number = message.value.customer, message.value.number
-                    auditor.saw(customer, number, message.id)
-                    count = partitions[message.storage]
-                    pushes.append(Push(message.timestamp_ms, count, customer, number))
-                progress.show(min(len(pushes), load.orders))
-    progress.end()
-    return pushes

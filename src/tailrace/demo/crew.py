@@ -1,27 +1,29 @@
-"""The producers' processes: started, killed, started again."""
+"""Processes of the demo: started, killed, started again, asked to end."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
-from tailrace.demo.load import PRODUCERS, Load
+_ENDING_S_MAX: Final = 30.0
 
 
 class Crew:
-    """One process for each producer. Leaving the `with` block ends those that still run."""
+    """So many processes, each started by the module and arguments that `command` gives for its
+    number. Leaving the `with` block kills those that still run."""
 
-    def __init__(self, directory: Path, load: Load) -> None:
-        self._directory = directory
-        self._load = load
+    def __init__(self, role: str, count: int, command: Callable[[int], Sequence[str]]) -> None:
+        self._role = role
+        self._command = command
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._numbers = range(count)
 
     def __enter__(self) -> Self:
-        for producer in range(PRODUCERS):
-            self._start(producer)
+        for number in self._numbers:
+            self._start(number)
         return self
 
     def __exit__(
@@ -36,26 +38,36 @@ class Crew:
 
     def at_work(self) -> bool:
         """Whether any still runs; `ChildProcessError` when one has failed."""
-        statuses = {producer: process.poll() for producer, process in self._processes.items()}
-        for producer, status in statuses.items():
+        statuses = {number: process.poll() for number, process in self._processes.items()}
+        for number, status in statuses.items():
             if status:
-                raise ChildProcessError(f"producer {producer} ended with status {status}")
+                raise ChildProcessError(f"{self._role} {number} ended with status {status}")
         return None in statuses.values()
 
-    def replace(self, producer: int) -> None:
-        """Kill a producer, as `kill -9` does, and start another in its place."""
-        process = self._processes[producer]
+    def number_of(self, pid: int) -> int | None:
+        """Which one a process is, if it is one of these."""
+        found = (number for number, process in self._processes.items() if process.pid == pid)
+        return next(found, None)
+
+    def replace(self, number: int) -> None:
+        """Kill one, as `kill -9` does, and start another in its place."""
+        process = self._processes[number]
         process.kill()
         process.wait()
-        self._start(producer)
+        self._start(number)
 
-    def _start(self, producer: int) -> None:
+    def end(self) -> None:
+        """Ask all to end, as `kill` does, and wait until they have."""
+        for process in self._processes.values():
+            process.terminate()
+        for process in self._processes.values():
+            process.wait(_ENDING_S_MAX)
+        self.at_work()
+
+    def _start(self, number: int) -> None:
         # A session of its own: an interrupt from the keyboard is for the demo, which ends its crew.
-        self._processes[producer] = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "tailrace.demo.producing"),
-                *(str(self._directory), str(producer), str(self._load.orders)),
-            ],
+        self._processes[number] = subprocess.Popen(
+            [sys.executable, "-m", *self._command(number)],
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
