@@ -6,13 +6,15 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 import tailrace
 from tailrace.demo.audit import audited
-from tailrace.demo.load import Load, Order
+from tailrace.demo.consuming import seen
+from tailrace.demo.load import Load
 from tailrace.demo.play import MARK
 from tailrace.demo.report import Row
 from tailrace.demo.sinks import compared
@@ -63,9 +65,15 @@ def broken(rows: list[Row]) -> list[str]:
     return [row.guarantee.split(",")[0] for row in rows if not row.held]
 
 
+def hand_out(hub: Path, line: str) -> None:
+    """Say that a consumer was handed something after everything else."""
+    with (hub / "seen" / "more").open("a") as notes:
+        notes.write(line.format(later=time.monotonic_ns()) + "\n")
+
+
 def test_every_promise_of_the_table_is_held(played: tuple[Path, str, str]) -> None:
     _, table, _ = played
-    assert table.count("  held\n") == 9
+    assert table.count("  held\n") == 10
     assert "BROKEN" not in table
 
 
@@ -73,7 +81,7 @@ def test_with_spark_every_promise_is_held_too(tmp_path: Path) -> None:
     done = play(tmp_path / "demo-data", orders=1_000, program=WITH_SPARK)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "by the engine spark" in done.stderr
-    assert done.stdout.count("  held\n") == 9
+    assert done.stdout.count("  held\n") == 10
 
 
 def test_without_spark_it_says_so_and_goes_on_by_the_direct_engine(
@@ -92,8 +100,8 @@ def test_what_happened_is_told_in_plain_lines_where_there_is_no_terminal(
         *("scaled:", "kill", "scaled:"),
         *("failed:", "others:", "$", "stopped:", "$"),
     ]
-    for stage in ("pushing", "reading", "writing"):
-        assert f"{stage}  100 %" in progress
+    for stage in ("pushing", "consuming", "writing"):
+        assert f"{stage:<8} 100 %" in progress
     assert "\r" not in progress
 
 
@@ -115,7 +123,7 @@ def test_what_the_operator_did_is_audited(played: tuple[Path, str, str]) -> None
 def test_every_command_it_ends_with_works(played: tuple[Path, str, str]) -> None:
     _, table, _ = played
     commands = [line.strip() for line in table.splitlines() if line.startswith("  tailrace ")]
-    assert len(commands) == 5
+    assert len(commands) == 6
     for command in commands:
         done = subprocess.run(
             ["bash", "-o", "pipefail", "-c", f"'{sys.executable}' -m {command}"],
@@ -161,18 +169,29 @@ def test_a_receipt_for_an_order_that_is_not_there_breaks_a_promise(hub: Path) ->
 
 
 def test_an_order_stored_again_breaks_a_promise(hub: Path) -> None:
-    with tailrace.open(hub) as opened:
-        opened.topic("orders", Order).push(Order("c0001", 1, 0.0), key="c0001")
+    hand_out(hub, "c0001 1 orders/2.0@999999 0 {later} 0")
     assert broken(audited(hub, LOAD, COUNTS)) == ["orders stored exactly once"]
 
 
 def test_an_order_behind_a_later_one_breaks_a_promise(hub: Path) -> None:
-    with tailrace.open(hub) as opened:
-        topic = opened.topic("orders", Order)
-        for number in (9001, 9000):
-            topic.push(Order("c0001", number, 0.0), key="c0001")
+    hand_out(hub, "c0001 9001 orders/2.0@999998 0 {later} 0")
+    hand_out(hub, "c0001 9000 orders/2.0@999999 0 {later} 0")
     more = Load(LOAD.orders + 2)
-    assert broken(audited(hub, more, COUNTS)) == ["customers read in order"]
+    assert broken(audited(hub, more, COUNTS)) == ["customers served in order by the group"]
+
+
+def test_an_order_handed_out_again_unmarked_breaks_a_promise(hub: Path) -> None:
+    first = seen(hub)[0]
+    again = f"{first.customer} {first.number} {first.position} {first.timestamp_ms}"
+    hand_out(hub, again + " {later} 0")
+    assert broken(audited(hub, LOAD, COUNTS)) == ["orders handed out again over kill -9"]
+
+
+def test_an_order_that_nobody_was_handed_breaks_promises(hub: Path) -> None:
+    notes = max((hub / "seen").iterdir(), key=lambda file: file.stat().st_size)
+    lines = notes.read_text().splitlines(keepends=True)
+    notes.write_text("".join(lines[:-5]))
+    assert "orders stored exactly once" in broken(audited(hub, LOAD, COUNTS))
 
 
 def test_a_topic_that_was_not_scaled_breaks_a_promise(hub: Path) -> None:
