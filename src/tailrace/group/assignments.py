@@ -1,14 +1,15 @@
 """The units that a leader has assigned, each on its way from being granted to being free again.
 
 What a borrower has to hear of is said when it is `due`, and again until it is answered. To take a
-unit away has an end: when its borrower does not let go in time, the unit is free all the same, for
-the fence of its next grant shuts the borrower out.
+unit away has an end: when its borrower does not let go in time it is told that the unit is no
+longer its own, and when it does not answer that either within a lease, the unit is free all the
+same. Until it answers, nobody tells its process that it may go on handing out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from tailrace.group.messages import Grant, Revoke, Revoked, ToBorrower
 from tailrace.group.states import ASSIGNMENT, AssignmentState
@@ -21,10 +22,18 @@ _SAYS: Final[dict[AssignmentState, type[Grant] | type[Revoke] | type[Revoked]]] 
 }
 
 
+class Eviction(NamedTuple):
+    """A unit that was taken from a borrower which did not answer."""
+
+    borrower: str
+    unit: str
+    epoch: int
+
+
 class Assignment:
     """A unit that a borrower has been granted."""
 
-    __slots__ = ("borrower", "epoch", "give_up_at", "resend", "state")
+    __slots__ = ("borrower", "epoch", "final", "give_up_at", "overdue", "resend", "state")
 
     def __init__(
         self, borrower: str, epoch: int, state: AssignmentState, resend: Resend | None
@@ -34,6 +43,10 @@ class Assignment:
         self.state = state
         self.resend = resend
         self.give_up_at: float | None = None
+        self.final = False
+        """Whether its borrower has said that nothing of it is in hand."""
+        self.overdue = False
+        """Whether its borrower has not let go in time."""
 
     @property
     def leaving(self) -> bool:
@@ -49,6 +62,8 @@ class Assignments:
         self._term = term
         self._times = times
         self._by_unit: dict[str, Assignment] = {}
+        self._evicted: dict[Eviction, Resend] = {}
+        """What borrowers have lost and have not been heard to know of."""
 
     def __contains__(self, unit: str) -> bool:
         return unit in self._by_unit
@@ -103,6 +118,11 @@ class Assignments:
         self._say(assignment, timeout_s, now)
         return True
 
+    def finish(self, unit: str, timeout_s: float, now: float) -> None:
+        """Its borrower has let go: confirm that."""
+        self._by_unit[unit].final = True
+        self.release(unit, "final progress", timeout_s, now)
+
     def release(self, unit: str, cause: str, timeout_s: float, now: float) -> None:
         """Tell its borrower that it has it no longer."""
         assignment = self._by_unit[unit]
@@ -116,16 +136,55 @@ class Assignments:
         ASSIGNMENT.check(assignment.state, cause, None)
         return assignment
 
+    def forgotten(self, borrower: str, unit: str, epoch: int) -> None:
+        """A borrower knows that it has lost a unit."""
+        self._evicted.pop(Eviction(borrower, unit, epoch), None)
+
+    def forget(self, borrower: str) -> None:
+        """A borrower is no more."""
+        for eviction in [each for each in self._evicted if each.borrower == borrower]:
+            del self._evicted[eviction]
+
+    def distrusted(self) -> set[str]:
+        """The borrowers that may be handing out what is no longer theirs."""
+        overdue = {each.borrower for each in self._by_unit.values() if each.overdue}
+        return overdue | {eviction.borrower for eviction in self._evicted}
+
+    def give_up(self, now: float) -> list[str]:
+        """The units that are free although their borrowers have not answered."""
+        free = []
+        for unit, assignment in self._by_unit.items():
+            if assignment.give_up_at is None or now < assignment.give_up_at:
+                continue
+            if assignment.final or assignment.overdue:
+                free.append(unit)
+                continue
+            assignment.overdue = True
+            assignment.give_up_at = now + self._times.free_s
+            if assignment.state is AssignmentState.REVOKING:
+                assignment.state = ASSIGNMENT.move(
+                    assignment.state, "revoke timeout", AssignmentState.REVOKED
+                )
+                assignment.resend = Resend(self._times, now)
+        for unit in free:
+            if not (given_up := self._by_unit[unit]).final:
+                eviction = Eviction(given_up.borrower, unit, given_up.epoch)
+                self._evicted[eviction] = Resend(self._times, now)
+        return free
+
     def due(self, now: float) -> Iterator[ToBorrower]:
         """What to say now."""
         for unit, assignment in self._by_unit.items():
             if assignment.resend is not None and assignment.resend.due(now):
                 say = _SAYS[assignment.state]
                 yield say(self._group, assignment.borrower, self._term, unit, assignment.epoch)
+        for (borrower, unit, epoch), resend in self._evicted.items():
+            if resend.due(now):
+                yield Revoked(self._group, borrower, self._term, unit, epoch)
 
     def deadline(self) -> float | None:
         """When something is to be said or given up."""
-        moments = []
+        moments = [resend.at for resend in self._evicted.values()]
         for assignment in self._by_unit.values():
             if assignment.resend is not None:
                 moments.append(assignment.resend.at)

@@ -139,6 +139,11 @@ class Leader:
         """Whether it has taken in borrowers of a process."""
         return any(b.heard and b.process == process for b in self._borrowers.values())
 
+    def trusts(self, process: str) -> bool:
+        """Whether no borrower of a process may be handing out what is no longer its own."""
+        distrusted = self._assignments.distrusted()
+        return all(self._borrowers[name].process != process for name in distrusted)
+
     def owner(self, unit: str) -> tuple[str, int] | None:
         """The borrower that has been granted a unit, and the epoch."""
         assignment = self._assignments.get(unit)
@@ -215,6 +220,7 @@ class Leader:
             case UpdateProgress():
                 return self._progress(message, now)
             case RevokeFinished(unit=unit, epoch=epoch):
+                self._assignments.forgotten(name, unit, epoch)
                 if self._assignments.of(name, unit, epoch) is not None:
                     return self._end(unit, "revoke_finished")
         return []
@@ -251,7 +257,7 @@ class Leader:
         self._assignments.confirm(unit, "update_progress")
         if progress.final:
             timeout_s = self._borrowers[name].revoke_timeout_s
-            self._assignments.release(unit, "final progress", timeout_s, now)
+            self._assignments.finish(unit, timeout_s, now)
         elif progress.finished and unit in self._stored.open_units:
             self._stored.doubt_units(now)
         return []
@@ -303,10 +309,8 @@ class Leader:
         if now >= self.adopt_until:
             strangers = [name for name, b in self._borrowers.items() if not b.heard]
             actions += self._lose(strangers, "did not come to the new leader")
-        for unit, assignment in self._assignments.items():
-            if assignment.give_up_at is not None and now >= assignment.give_up_at:
-                about = (self.group, assignment.borrower, self.term, unit, assignment.epoch)
-                actions += [*self._end(unit, "revoke timeout"), *self._tell(Revoked(*about))]
+        for unit in self._assignments.give_up(now):
+            actions += self._end(unit, "given up")
         actions += self._stored.questions(now)
         if self._changed and self._stored.certain:
             actions += self._plan(now)
@@ -357,6 +361,7 @@ class Leader:
                 if assignment.borrower == name:
                     actions += self._end(unit, "borrower gone")
             del self._borrowers[name]
+            self._assignments.forget(name)
             self._changed = True
             actions.append(Record(self.group, "left", borrower=name, why=why))
         return actions

@@ -111,6 +111,7 @@ class Leading:
                 (leader.group, leader.term)
                 for leader in self._acting(now)
                 if leader.serves(sender)
+                and leader.trusts(sender)
                 and _roster_of(leader, sender, roster).connected <= leader.borrowers
             ]
         return [*actions, Send(sender, PingResponse(ping.number, roster.version, tuple(led)))]

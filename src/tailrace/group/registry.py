@@ -327,7 +327,7 @@ class Registry:
 
     def _tick(self, now: float) -> list[Action]:
         actions: list[Action] = []
-        for session in list(self._restless):
+        for session in sorted(self._restless):
             actions += self._to_agent(session, Tick(), now)
         for group, followed in self._followed.items():
             if followed.ask is not None and followed.ask.due(now):

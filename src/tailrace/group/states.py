@@ -84,7 +84,7 @@ ASSIGNMENT: Final = Transitions[AssignmentState](
             for state in AssignmentState
             for cause in ("revoke_finished", "borrower gone")
         ),
-        (AssignmentState.REVOKING, "revoke timeout", None),
-        (AssignmentState.REVOKED, "revoke timeout", None),
+        (AssignmentState.REVOKING, "revoke timeout", AssignmentState.REVOKED),
+        (AssignmentState.REVOKED, "given up", None),
     ],
 )
