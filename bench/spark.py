@@ -32,8 +32,8 @@ LONG_BATCHES = 200
 DEADLINE_S = 600
 
 READ_REASON = (
-    "three quarters of the time is Spark's own: it takes the columns from a Python process, and"
-    " turns them into rows"
+    "three quarters of the processor's time is Spark's Java, half of that to turn the columns it"
+    " got from a Python process into rows; about a tenth is reading the files"
 )
 BATCH_REASON = "nearly all of it is what Spark takes to run any task in Python"
 

@@ -18,7 +18,9 @@ Report: TypeAlias = Callable[[Any], None]
 P = ParamSpec("P")
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["tests.integration.children", "tailrace.backend.embedded"])
+_FORKS.set_forkserver_preload(
+    ["tests.integration.children", "tailrace.backend.embedded", "tailrace.hub"]
+)
 _ANSWER_S = 60.0
 
 

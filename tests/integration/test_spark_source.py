@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +25,14 @@ pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.part("pipelines")]
 def hub(tmp_path: Path) -> Iterator[tailrace.Hub]:
     with tailrace.open(tmp_path / "hub", sync="none") as opened:
         yield opened
+
+
+def test_rows_pass_through_sockets_of_this_user_alone(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.python.unix.domain.socket.enabled") == "true"
+    directory = Path(str(spark.conf.get("spark.python.unix.domain.socket.dir")))
+    spark.range(1).rdd.map(str).collect()
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert any(each.is_socket() for each in directory.iterdir())
 
 
 def test_every_column_says_what_was_pushed(spark: SparkSession, hub: tailrace.Hub) -> None:

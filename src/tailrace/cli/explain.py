@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.argument("subject", metavar="PIPELINE/WRITER|PARTITION", shell_complete=complete_writer)
 @click.pass_obj
 def explain_command(session: Session, subject: str) -> None:
-    """Say what a writer or a partition waits for and why, and what helps."""
+    """Say what a writer or a partition waits for, and what helps."""
     from tailrace.operations.explain import explain
 
     with session.open_hub() as hub:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @watches
 @click.pass_obj
 def lag_command(session: Session, group: str | None, watch: bool) -> None:
-    """Say how far groups are behind, or one group in each of its streams."""
+    """Say how far groups are behind, or one in each of its streams."""
     from tailrace.group.view import lag, list_groups
 
     with session.open_hub() as hub:

@@ -23,7 +23,8 @@ from tailrace.group.delivery import Delivery
 from tailrace.group.ends import unconsumed
 from tailrace.group.holding import Holding
 from tailrace.group.owned import Owned
-from tailrace.group.session import Runtime, Session
+from tailrace.group.session import Session
+from tailrace.group.taking_part import Runtime
 from tailrace.message import Message, Partition
 
 T = TypeVar("T")
@@ -206,6 +207,8 @@ class Deliveries(Generic[T]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self.shutdown()
         if self._closed or not self._started:
             return
         self._closed = True
@@ -272,9 +275,7 @@ class Deliveries(Generic[T]):
             return False
         self._session.commit()
         self._ends = unconsumed(self._backend, consumer_name(self.group), self._ends)
-        with self._session.share.lock:
-            held = self._session.holdings
-            return all(where in held and held[where].stalled for where in self._ends)
+        return self._ends.keys() <= self._session.blocked
 
     def _settle(self) -> None:
         delivery, self._in_hand = self._in_hand, None

@@ -20,8 +20,8 @@ class Delivery(Message[T], Generic[T]):
     """A message that a consumer was handed, to be acknowledged. `repr` shows no payload.
 
     It reads its fields from the columns when they are asked for, so one that is only counted costs
-    next to nothing. To acknowledge it again does nothing; one that was given back can be acknowledged
-    once it has used up its attempts, to pass over it.
+    next to nothing. To acknowledge it again does nothing. One that was given back too often can
+    still be acknowledged, to pass over it.
     """
 
     __slots__ = ("_chunk", "_row", "attempt", "settled")

@@ -12,10 +12,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tailrace.backend.contract import Backend, Change
+from tailrace.group.probing import HOLDS
 
 MEMBERS: Final = "group-member/"
-HOLDS: Final = "process/"
-"""What a process holds to show that it lives: this and its name."""
 
 
 class Member(NamedTuple):

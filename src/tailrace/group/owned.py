@@ -6,6 +6,7 @@ asked; the unit's own is for commits, so that there is one at a time.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from tailrace.topic.ledger import Progress
 from tailrace.topic.reading import READ_BYTES
 
 _NEVER: Final = float("-inf")
+
+_log: Final = logging.getLogger("tailrace.group")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,7 @@ class Owned:
         self._draining = False
         self._told: Progressed | None = None
         self._drained_told = False
+        self._full_told = False
 
     def ack(self, offset: int, wait: bool) -> None:
         """See `tailrace.group.chunk.Settling`."""
@@ -117,6 +121,10 @@ class Owned:
                 self.holding.nack(offset, delay_s, share.clock.monotonic())
                 share.news()
 
+    def rests(self, now: float) -> bool:
+        """Whether it is left alone for a while, because the backend failed."""
+        return now < self.rests_until
+
     def drain(self) -> None:
         """Hand out nothing new of it. With the lock."""
         self._draining = True
@@ -136,6 +144,20 @@ class Owned:
     def awaits(self) -> bool:
         """Whether it goes on as soon as more is pushed, or its end is known. With the lock."""
         return self.dry and self.holding is not None and not (self.stuck or self.holding.ended)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether it surely has nothing to hand out."""
+        holding = self.holding
+        return holding is None or (self.dry and holding.plain and holding.wants)
+
+    @property
+    def blocked(self) -> bool:
+        """Whether it cannot go on, and the loop was told why. With the lock."""
+        holding = self.holding
+        if holding is None or not holding.stalled:
+            return self.stuck
+        return self.stuck or self.dry or not holding.wants
 
     def load(self) -> None:
         """Read the ledger, if that was not done yet."""
@@ -169,18 +191,32 @@ class Owned:
         holding, share = self.holding, self._share
         while holding is not None:
             with share.lock:
-                if self.gone or self.stuck:
+                if self.gone:
                     return False
                 if holding.ready(share.clock.monotonic()):
                     return True
-                must_commit, wants = holding.must_commit, holding.wants and not self.dry
+                must_commit = holding.must_commit
+                wants = holding.wants and not (self.dry or self.stuck)
             if must_commit:
                 self.commit()
             elif wants:
                 self.read()
             else:
+                self._warn_if_full(holding)
                 break
         return False
+
+    def _warn_if_full(self, holding: Holding) -> None:
+        with self._share.lock:
+            full = holding.stalled and not holding.wants and not holding.draining
+            if not full or self._full_told:
+                return
+            self._full_told = True
+        _log.warning(
+            "group %s: %s stands still: %d messages are held back behind one that was given back"
+            " too often; acknowledge that one, or start the consumer again",
+            self._share.group, self.name, holding.held_back - holding.failed,
+        )  # fmt: skip
 
     def read(self) -> None:
         """Feed what comes next in the log; if nothing does, it is dry."""

@@ -35,6 +35,7 @@ from tailrace.group.tide import Tide, UnitsChanged
 from tailrace.group.times import Times
 from tailrace.group.transport import Receiver, Transport, WithinProcess
 from tailrace.group.worker import Worker
+from tailrace.log.schema import settle_arrow
 from tailrace.message import Partition
 
 HAND_OVER_S: Final = 1.0
@@ -58,6 +59,7 @@ class Runtime:
         clock: Clock | None = None,
     ) -> None:
         clock = clock or SystemClock()
+        settle_arrow()  # whoever takes over has nothing to load first
         self.process = secrets.token_hex(8)
         self.backend = backend
         self._members: dict[str, Member] = {}
@@ -114,8 +116,8 @@ class Runtime:
             member.fail(self._error)
 
     def tell(self, event: Event) -> None:
-        """Have the machine handle an event. Never waits."""
-        self._loop.tell(event)
+        """Have the machine handle an event, unless all is over. Never waits."""
+        self._post(event)
 
     def until(self, session: str) -> float:
         """Up to when the session may hand out what it owns, by the monotonic clock.
@@ -128,15 +130,18 @@ class Runtime:
 
     def await_records(self, session: str, offsets: Mapping[Partition, int]) -> None:
         """Have the session woken; see `Tide.await_records`."""
-        self._tide.await_records(session, offsets)
+        if self._error is None:
+            self._tide.await_records(session, offsets)
 
     def progress_due(self, session: str) -> None:
         """Have `save` of the session called within the interval. Cheap."""
-        self._saving.due(session)
+        if self._error is None:
+            self._saving.due(session)
 
     def save_soon(self, session: str) -> None:
         """Have `save` of the session called at once."""
-        self._saving.soon(session)
+        if self._error is None:
+            self._saving.soon(session)
 
     def leave(self, session: str) -> None:
         """The session is no more. With the last one the runtime ends, which takes a bounded time.
@@ -145,7 +150,7 @@ class Runtime:
         """
         with _joining:
             self._members.pop(session, None)
-            self._tide.await_records(session, {})
+            self.await_records(session, {})
             last = not self._members and _forget(self)
         if last:
             self._end(HAND_OVER_S)
@@ -164,7 +169,8 @@ class Runtime:
         self._error = HubClosed("a consumer does not outlive a fork", "open one in the child")
 
     def _post(self, event: Event | UnitsChanged) -> None:
-        self._loop.tell(event)
+        if self._error is None:
+            self._loop.tell(event)
 
     def _run(self, run: Callable[[], None]) -> None:
         try:

@@ -11,8 +11,8 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 from tailrace.backend.contract import Backend
 from tailrace.clock import Clock
@@ -24,9 +24,11 @@ from tailrace.errors import (
     HubClosed,
     UnknownTopic,
 )
+from tailrace.group import members
 from tailrace.group.events import Died, Drained, Event, Subscribed, Unsubscribed
 from tailrace.group.holding import Counts, Holding, Offer
 from tailrace.group.owned import Owned, Share, Terms
+from tailrace.group.taking_part import Runtime
 from tailrace.message import Message, Partition, Position
 
 TURN_S: Final = 0.01
@@ -34,34 +36,11 @@ TURN_S: Final = 0.01
 _IDLE_S: Final = 60.0
 _PAUSED_S: Final = 0.05
 _REST_S: Final = 0.2
+_DUE_S: Final = 0.001
 _LEAVE_S: Final = 2.0
 _FINISH_S: Final = 0.8
 
 _log: Final = logging.getLogger("tailrace.group")
-
-
-class Runtime(Protocol):
-    """What a session needs of the runtime of its process. Any thread may call it."""
-
-    def tell(self, event: Event) -> None:
-        """Tell a fact. Never blocks."""
-
-    def until(self, session: str) -> float:
-        """The monotonic time up to which the session may hand out deliveries. It falls only
-        together with calls of `drop`. Raises what made the runtime fail."""
-
-    def await_records(self, session: str, ends: Mapping[Partition, int]) -> None:
-        """Call `wake`, once, when a partition has records beyond its offset, or is sealed. Replaces
-        what was awaited before."""
-
-    def progress_due(self, session: str) -> None:
-        """Call `save` within the progress interval."""
-
-    def save_soon(self, session: str) -> None:
-        """Call `save` at once."""
-
-    def leave(self, session: str) -> None:
-        """The session is over."""
 
 
 class Session:
@@ -222,11 +201,13 @@ class Session:
     def idle(self) -> bool:
         """Whether there is nothing to hand out, as far as is known."""
         with self.share.lock:
-            return all(
-                o.stuck or (o.dry and o.holding.wants) or o.holding.stalled
-                for o in self._units.values()
-                if o.holding
-            )
+            return all(owned.quiet or owned.blocked for owned in self._units.values())
+
+    @property
+    def blocked(self) -> set[Partition]:
+        """The partitions that cannot go on, as the loop was told."""
+        with self.share.lock:
+            return {owned.partition for owned in self._units.values() if owned.blocked}
 
     def rouse(self) -> None:
         """Have a `next` that waits look again. Any thread."""
@@ -255,6 +236,8 @@ class Session:
         with share.lock:
             for owned in list(self._units.values()):
                 self._remove(owned)
+        with contextlib.suppress(BackendUnavailable):
+            members.leave(share.backend, self.group, self.id)
         runtime.leave(self.id)
 
     @property
@@ -274,7 +257,7 @@ class Session:
         """Read the ledgers of what is new, and finish what is to be finished."""
         with self.share.lock:
             now = self.share.clock.monotonic()
-            units = [owned for owned in self._units.values() if owned.rests_until <= now]
+            units = [owned for owned in self._units.values() if not owned.rests(now)]
             new = [owned for owned in units if owned.holding is None]
         for owned in new:
             self._try(owned, owned.load)
@@ -287,12 +270,13 @@ class Session:
         """The next unit that has something to hand out, if we may."""
         share = self.share
         until = self._runs().until(self.id)
-        self._paused = until <= share.clock.monotonic()
+        now = share.clock.monotonic()
+        self._paused = until <= now
         if self._paused:
             return None
         found = None
         for owned in list(self._round):
-            if owned.rests_until <= share.clock.monotonic() and self._has_next(owned):
+            if not owned.quiet and not owned.rests(now) and self._has_next(owned):
                 found = owned
                 break
         self._watch()
@@ -350,9 +334,12 @@ class Session:
             times = [now + _IDLE_S] if deadline is None else [deadline]
             if self._paused and self._units:
                 times.append(now + _PAUSED_S)
-            times += [o.rests_until for o in self._units.values() if o.rests_until > now]
-            dues = [holding.due for holding in self.holdings.values()]
-            times += [due for due in dues if due is not None]
+            for owned in self._units.values():
+                due = None if owned.holding is None or self._paused else owned.holding.due
+                if owned.rests(now):
+                    times.append(owned.rests_until)
+                elif due is not None:
+                    times.append(max(due, now + _DUE_S))
             share.lock.wait_for(lambda: share.version != seen, max(0.0, min(times) - now))
         return deadline is None or share.clock.monotonic() < deadline
 

@@ -4,9 +4,6 @@ Each process listens at `PROCESS.sock`, and connects to those of others when it 
 say. A connection carries messages one way, from the process that made it, so two that connect to
 each other at once need no rule. Either side sees the end of it when the other dies.
 
-On the wire, for each message: its length (4 bytes, big-endian), then msgpack of [sender, message].
-A frame that this version cannot read is dropped, for a newer one may have sent it.
-
 Nothing waits for a slow or stopped peer: what it does not take is kept up to a bound, beyond which
 the connection is dropped with all that was on it.
 
@@ -28,118 +25,21 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from tailrace.backend.embedded.forking import NO_FORK, begin_anew_after_fork
 from tailrace.group.messages import Message
 from tailrace.group.transport import Receiver
+from tailrace.group.wire import Incoming, Outgoing, encode
 
-FRAME_BYTES_MAX: Final = 4 << 20
 OUTGOING_BYTES_MAX: Final = 8 << 20
 """What is kept for a peer that does not take it, before the connection is dropped."""
 INCOMING_MAX: Final = 1024
 """How many connections of others are open at a time; further ones are refused."""
 
 _SUFFIX: Final = ".sock"
-_LENGTH_BYTES: Final = 4
-_READ_BYTES: Final = 1 << 16
-_READS_MAX: Final = 64
-"""Of one connection in one poll: more than the kernel holds, so all that was there is read."""
 _BACKLOG: Final = 128
 _NO_DESCRIPTOR_S: Final = 0.02
 
 _log = logging.getLogger(__name__)
-
-
-class _Frame(msgspec.Struct, frozen=True, array_like=True):
-    sender: str
-    message: Message
-
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(_Frame)
-
-
-class _Outgoing:
-    """A connection to a process, and what it has not yet taken."""
-
-    __slots__ = ("process", "socket", "waiting")
-
-    def __init__(self, process: str, connected: socket.socket) -> None:
-        self.process = process
-        self.socket = connected
-        self.waiting = bytearray()
-
-    def ended(self) -> bool:
-        """Whether the other side is gone: nothing else can be read, for nobody writes to it."""
-        try:
-            self.socket.recv(1)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
-        return True
-
-    def write(self) -> None:
-        """Give the kernel what it takes. `OSError` when the connection is over."""
-        with contextlib.suppress(BlockingIOError):
-            while self.waiting:
-                del self.waiting[: self.socket.send(self.waiting)]
-
-
-class _Incoming:
-    """A connection of another process; who that is, its first message says."""
-
-    __slots__ = ("buffer", "complained", "sender", "socket")
-
-    def __init__(self, accepted: socket.socket) -> None:
-        self.socket = accepted
-        self.sender: str | None = None
-        self.buffer = bytearray()
-        self.complained = False
-
-    def read(self) -> bool:
-        """Take what is there; False when nothing will come any more."""
-        try:
-            for _ in range(_READS_MAX):
-                chunk = self.socket.recv(_READ_BYTES)
-                if not chunk:
-                    return False
-                self.buffer += chunk
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return True
-
-    def messages(self) -> list[_Frame]:
-        """The messages that are complete. `ValueError` for what cannot be a frame at all."""
-        found = []
-        at = 0
-        while len(self.buffer) >= at + _LENGTH_BYTES:
-            start = at + _LENGTH_BYTES
-            length = int.from_bytes(self.buffer[at:start])
-            if length > FRAME_BYTES_MAX:
-                raise ValueError(f"a frame of {length:,} bytes, over {FRAME_BYTES_MAX:,}")
-            if len(self.buffer) < start + length:
-                break
-            at = start + length
-            try:
-                found.append(_decoder.decode(memoryview(self.buffer)[start:at]))
-            except msgspec.DecodeError as error:
-                self._complain(error)
-        del self.buffer[:at]
-        return found
-
-    def _complain(self, error: Exception) -> None:
-        if not self.complained:
-            self.complained = True
-            _log.warning(
-                "dropped a message from %s that this version cannot read, and all such that follow"
-                " on this connection: %s",
-                self.sender or "an unknown process",
-                error,
-            )
 
 
 class Sockets:
@@ -149,8 +49,8 @@ class Sockets:
         self._process = process
         self._receiver = receiver
         self._mutex = threading.Lock()
-        self._outgoing: dict[str, _Outgoing] = {}
-        self._incoming: set[_Incoming] = set()
+        self._outgoing: dict[str, Outgoing] = {}
+        self._incoming: set[Incoming] = set()
         directory.mkdir(exist_ok=True)
         with NO_FORK:
             self._directory = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -173,16 +73,15 @@ class Sockets:
         if process == self._process:
             self._receiver.received(process, message)
             return
-        data = _encoder.encode(_Frame(self._process, message))
-        if len(data) > FRAME_BYTES_MAX:
-            name = type(message).__name__
-            _log.error("dropped a %s of %s bytes: too long to be sent", name, f"{len(data):,}")
+        data = encode(self._process, message)
+        if data is None:
+            _log.error("dropped a %s that is too long to be sent", type(message).__name__)
             return
         peer = self._outgoing.get(process) or self._connect(process)
         if peer is None:
             return
         idle = not peer.waiting
-        peer.waiting += len(data).to_bytes(_LENGTH_BYTES) + data
+        peer.waiting += data
         if idle:
             self._write(peer)
         elif len(peer.waiting) > OUTGOING_BYTES_MAX:
@@ -248,7 +147,7 @@ class Sockets:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._woken)
 
-    def _connect(self, process: str) -> _Outgoing | None:
+    def _connect(self, process: str) -> Outgoing | None:
         with NO_FORK:
             connecting = _socket()
             try:
@@ -258,17 +157,17 @@ class Sockets:
                 if not isinstance(error, BlockingIOError):  # that is one that accepts too slowly
                     self._receiver.parted(process)
                 return None
-            peer = self._outgoing[process] = _Outgoing(process, connecting)
+            peer = self._outgoing[process] = Outgoing(process, connecting)
         self._register(connecting, partial(self._attend, peer))
         return peer
 
-    def _attend(self, peer: _Outgoing) -> None:
+    def _attend(self, peer: Outgoing) -> None:
         if peer.ended():
             self._drop_outgoing(peer)
         else:
             self._write(peer)
 
-    def _write(self, peer: _Outgoing) -> None:
+    def _write(self, peer: Outgoing) -> None:
         try:
             peer.write()
         except OSError:
@@ -279,7 +178,7 @@ class Sockets:
         if key.events != events:
             self._selector.modify(peer.socket, events, key.data)
 
-    def _drop_outgoing(self, peer: _Outgoing) -> None:
+    def _drop_outgoing(self, peer: Outgoing) -> None:
         del self._outgoing[peer.process]
         self._selector.unregister(peer.socket)
         peer.socket.close()
@@ -301,17 +200,17 @@ class Sockets:
                     accepted.close()
                     continue
                 accepted.setblocking(False)
-                incoming = _Incoming(accepted)
+                incoming = Incoming(accepted)
                 self._incoming.add(incoming)
             self._register(accepted, partial(self._read, incoming))
             self._read(incoming)
 
-    def _read(self, incoming: _Incoming) -> None:
+    def _read(self, incoming: Incoming) -> None:
         goes_on = incoming.read()
         try:
             for frame in incoming.messages():
                 incoming.sender = frame.sender
-                self._receiver.received(*msgspec.structs.astuple(frame))
+                self._receiver.received(frame.sender, frame.message)
         except ValueError as error:
             _log.warning("dropped a connection that brought %s", error)
             goes_on = False

@@ -12,8 +12,10 @@ from tailrace.group.asked import Asked
 from tailrace.group.definition import TopicFilter, matching_topics
 from tailrace.group.deliveries import Deliveries
 from tailrace.group.ends import ends_of
+from tailrace.group.members import enter
 from tailrace.group.opening import open_group
-from tailrace.group.runtime import join
+from tailrace.group.runtime import Runtime, join
+from tailrace.group.session import Session
 from tailrace.group.starting import StartLike
 from tailrace.group.times import Times
 from tailrace.message import Message
@@ -42,11 +44,17 @@ def consume(
     chosen = TopicFilter(definition.filter)
     times = Times.of(settings.lease)
     interval_s = settings.progress_interval / timedelta(seconds=1)
+
+    def take_part(session: Session) -> Runtime:
+        runtime = join(backend, session, times, interval_s)
+        enter(backend, group, session.id, runtime.process, clock.now_ms())
+        return runtime
+
     return Deliveries(
         backend,
         group,
         asked,
-        join=lambda session: join(backend, session, times, interval_s),
+        join=take_part,
         decoder=decoder,
         ends=lambda: ends_of(backend, matching_topics(backend, chosen)),
         clock=clock,

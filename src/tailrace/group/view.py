@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from tailrace.backend.contract import Backend
 from tailrace.group.definition import StoredGroup, consumer_name, group_names, read_group
 from tailrace.group.grants import look, standing_grants
-from tailrace.group.members import HOLDS, members
+from tailrace.group.members import members
+from tailrace.group.probing import HOLDS
 from tailrace.group.streams import StreamView, first_unread, read_streams
 from tailrace.group.unit import StoredGrant, UnitState
 from tailrace.message import Partition

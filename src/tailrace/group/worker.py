@@ -76,8 +76,11 @@ class Worker:
             self._changed.notify()
 
     def finish(self) -> None:
-        """Let `run` end once all is done that waits."""
+        """Let `run` end once all is done that waits, but for what was only asked."""
         with self._changed:
+            for action in list(self._actions):
+                if isinstance(action, Look | Elect | ReadUnits | ReadGrants):
+                    del self._actions[action]
             self._finishing = True
             self._changed.notify()
 

@@ -41,7 +41,8 @@ _OPTIONS: Final = {
 }
 _LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 _SOCKETS_PATH_MAX: Final = 61
-"""Spark takes no directory of a longer name for its sockets, as the kernel takes none."""
+"""Spark takes no directory of a longer name for its sockets: with theirs, it is all the kernel
+takes."""
 
 
 def start(
@@ -82,8 +83,8 @@ def start(
 
 @cache
 def _sockets() -> Mapping[str, str]:
-    """The settings with which Java and Python pass rows through Unix sockets, which takes less of
-    a processor than TCP; none where those cannot be had.
+    """The settings with which Java and Python pass rows through Unix sockets, which takes less time
+    of the kernel than TCP; none where those cannot be had.
 
     Spark lets in whoever can open such a socket, so they lie where only this user can.
     """
@@ -91,7 +92,7 @@ def _sockets() -> Mapping[str, str]:
         return {}
     directory = tempfile.mkdtemp(prefix="tailrace-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    if len(directory) > _SOCKETS_PATH_MAX:
+    if len(os.fsencode(directory)) > _SOCKETS_PATH_MAX:
         return {}
     return {
         "spark.python.unix.domain.socket.enabled": "true",

@@ -13,7 +13,6 @@ from tailrace.testing.simulation import Simulation
 from tailrace.testing.trace import Mark
 from tailrace.testing.unreliable import StoreQuality, UnreliableBackend
 
-
 _NETWORKS: Final = (
     Quality(),
     Quality(loss=0.1),

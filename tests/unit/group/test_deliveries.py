@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from tailrace.backend.contract import Backend
 from tailrace.errors import DecodeError, DeliveryFailed, Error, InvalidName, InvalidValue
 from tailrace.group.asked import Asked
 from tailrace.group.definition import consumer_name
+from tailrace.group.deliveries import Deliveries
 from tailrace.group.delivery import Delivery
 from tailrace.hub import Hub
 from tailrace.message import Message, Mode, Op, Partition
@@ -47,6 +48,11 @@ def runtime(backend: Backend) -> SingleOwner:
 
 def push(topic: Topic[Any], count: int, keys: int = 5, first: int = 0) -> None:
     topic.push_many([(f"k{n % keys}", n) for n in range(first, first + count)])
+
+
+def for_each(deliveries: Deliveries[Any], handler: Callable[[Delivery[Any]], None]) -> None:
+    for delivery in deliveries:
+        handler(delivery)
 
 
 def left(topic: Topic[Any]) -> list[Any]:
@@ -123,12 +129,17 @@ def test_leaving_the_block_by_an_exception_does_not(
     topic: Topic[Any], runtime: SingleOwner
 ) -> None:
     push(topic, 10)
-    done = []
-    with pytest.raises(ZeroDivisionError), consume(topic, runtime) as deliveries:
-        for delivery in deliveries:
-            if delivery.value == 3:
-                raise ZeroDivisionError
-            done.append(delivery.value)
+    done: list[int] = []
+
+    def consume_some() -> None:
+        with consume(topic, runtime) as deliveries:
+            for delivery in deliveries:
+                if delivery.value == 3:
+                    raise ZeroDivisionError
+                done.append(delivery.value)
+
+    with pytest.raises(ZeroDivisionError):
+        consume_some()
     assert left(topic) == sorted(set(range(10)) - set(done))
     assert 3 in left(topic)
 
@@ -139,8 +150,7 @@ def test_what_was_in_hand_at_an_exception_is_marked_when_it_comes_again(
     topic = Hub.from_backend(backend).create_topic("orders", partitions=1)
     push(topic, 4)
     with pytest.raises(ZeroDivisionError), consume(topic, runtime) as deliveries:
-        for _ in deliveries:
-            raise ZeroDivisionError
+        raise ZeroDivisionError(next(iter(deliveries)))
     with consume(topic, SingleOwner(backend), until="end") as deliveries:
         assert [delivery.redelivered for delivery in deliveries] == [True, False, False, False]
 
@@ -182,14 +192,18 @@ def test_a_message_given_back_too_often_raises_an_error_that_says_what_to_do(
     push(topic, 30)
     tried: list[int] = []
     others: set[int] = set()
+
+    def refuse_k1(deliveries: Deliveries[Any]) -> None:
+        for delivery in deliveries:
+            if delivery.key == "k1":
+                tried.append(delivery.attempt)
+                delivery.nack()
+            else:
+                others.add(delivery.value)
+
     with consume(topic, runtime, until="end", attempts=3) as deliveries:
         with pytest.raises(DeliveryFailed) as caught:
-            for delivery in deliveries:
-                if delivery.key == "k1":
-                    tried.append(delivery.attempt)
-                    delivery.nack()
-                else:
-                    others.add(delivery.value)
+            refuse_k1(deliveries)
         others |= {delivery.value for delivery in deliveries}
         assert deliveries.stats().failed == 1
     assert tried == [1, 2, 3]
@@ -234,10 +248,10 @@ def test_manual_acknowledgements_from_many_threads_keep_the_order_per_key(
         else:
             delivery.ack()
 
-    with ThreadPoolExecutor(8) as pool:
-        with consume(topic, runtime, until="end", ack="manual") as deliveries:
-            for delivery in deliveries:
-                pool.submit(work, delivery)
+    manual = consume(topic, runtime, until="end", ack="manual")
+    with ThreadPoolExecutor(8) as pool, manual as deliveries:
+        for delivery in deliveries:
+            pool.submit(work, delivery)
     assert sum(map(len, got.values())) == 400
     assert all(values == sorted(values) for values in got.values())
     assert left(topic) == []
@@ -342,10 +356,9 @@ def test_a_batch_is_acknowledged_when_the_next_is_asked_for(
     topic = Hub.from_backend(backend).create_topic("orders", partitions=1)
     push(topic, 10)
     with pytest.raises(ZeroDivisionError), consume(topic, runtime, batch_size=1) as deliveries:
-        batches = deliveries.batches()
-        next(batches)
-        next(batches)
-        raise ZeroDivisionError
+        raise ZeroDivisionError(
+            [batch for _, batch in zip("12", deliveries.batches(), strict=False)]
+        )
     assert left(topic) == list(range(1, 10))
 
 
@@ -358,9 +371,9 @@ def test_batches_stop_at_the_limit(topic: Topic[Any], runtime: SingleOwner) -> N
 def test_batches_with_manual_acknowledgement_are_refused(
     topic: Topic[Any], runtime: SingleOwner
 ) -> None:
-    with consume(topic, runtime, ack="manual") as deliveries:
-        with pytest.raises(InvalidValue, match="batches are acknowledged as wholes"):
-            next(deliveries.batches())
+    refused = pytest.raises(InvalidValue, match="batches are acknowledged as wholes")
+    with consume(topic, runtime, ack="manual") as deliveries, refused:
+        next(deliveries.batches())
 
 
 def test_a_handler_is_called_until_shutdown(topic: Topic[Any], runtime: SingleOwner) -> None:
@@ -559,3 +572,59 @@ def test_progress_covers_gaps_so_that_marks_reach_the_ends(
     for number, end in enumerate(topic.storage_topics[0].ends):
         where = Partition("orders", 0, number)
         assert Progress.load(backend.table, consumer_name("billing"), where).mark == end
+
+
+def test_leaving_a_block_ends_a_consumer_that_was_started_in_it(
+    topic: Topic[Any], runtime: SingleOwner
+) -> None:
+    push(topic, 10)
+    got: list[int] = []
+    done = threading.Event()
+
+    def handler(delivery: Delivery[Any]) -> None:
+        got.append(delivery.value)
+        if len(got) == 10:
+            done.set()
+
+    with consume(topic, runtime) as deliveries:
+        deliveries.start(handler)
+        assert done.wait(10)
+    assert runtime.left
+    assert left(topic) == []
+
+
+def test_a_failed_key_ends_no_loop_before_the_others_are_done(
+    backend: Backend, runtime: SingleOwner
+) -> None:
+    topic = Hub.from_backend(backend).create_topic("orders", partitions=1)
+    for number in range(40):
+        topic.push(number, key=f"k{number % 20}")
+    settings = HubSettings.of(prefetch_bytes=500)
+    got: list[int] = []
+
+    def handler(delivery: Delivery[Any]) -> None:
+        if delivery.key == "k0":
+            delivery.nack()
+        else:
+            got.append(delivery.value)
+
+    with consume(topic, runtime, settings=settings, attempts=1, until="end") as deliveries:
+        with pytest.raises(DeliveryFailed):
+            for_each(deliveries, handler)
+        for_each(deliveries, handler)
+    assert got == [n for n in range(40) if n % 20]
+    assert left(topic) == [0, 20]
+
+
+def test_a_partition_that_can_hold_back_no_more_says_so(
+    backend: Backend, runtime: SingleOwner, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = Hub.from_backend(backend).create_topic("orders", partitions=1)
+    push(topic, 50, keys=1)
+    settings = HubSettings.of(redelivery_records_max=10)
+    with consume(topic, runtime, settings=settings, attempts=1, until="end") as deliveries:
+        with pytest.raises(DeliveryFailed):
+            for_each(deliveries, Delivery.nack)
+        assert list(deliveries) == []
+        assert deliveries.stats().held_back == 10
+    assert "orders/0.0 stands still" in caplog.text

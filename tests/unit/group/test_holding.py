@@ -136,8 +136,8 @@ def test_lanes_are_gone_once_nothing_is_under_way() -> None:
     assert taken(unit, 3) == [3, 4, 5]
     for offset in (3, 4, 5):
         unit.holding.ack(offset)
-    assert unit.holding.plain
     assert unit.holding.mark == 6
+    assert unit.holding.plain
 
 
 def test_a_message_given_back_comes_again_in_its_place_when_its_time_has_come() -> None:
@@ -168,6 +168,7 @@ def test_a_key_whose_message_used_up_its_attempts_is_blocked_and_others_go_on() 
         unit.holding.ack(offer.offset)
     assert done == [1, 2, 4, 5, 7, 8]
     assert unit.holding.failed == 1
+    unit.holding.failures.clear()
     assert unit.holding.stalled
     assert not unit.holding.finished
 
@@ -217,12 +218,12 @@ def test_draining_offers_nothing_new_and_ends_with_what_is_in_hand() -> None:
     taken(unit, 2)
     unit.holding.drain()
     assert unit.take() is None
-    assert not unit.holding.drained
+    assert unit.holding.in_hand == 2
     unit.holding.ack(0)
     unit.holding.nack(1, 0.0, 0.0)
     assert unit.take() is None
-    assert unit.holding.drained
     assert unit.holding.mark == 1
+    assert unit.holding.drained
 
 
 def test_gaps_in_the_log_are_no_holes() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tailrace.group import sockets
+from tailrace.group import sockets, wire
 from tailrace.group.messages import Disconnect, Message, Ping
 from tailrace.group.sockets import Sockets, processes_at, remove_socket
 from tests.integration.processes import ended_well, fork
@@ -145,7 +145,7 @@ def test_flushing_ends_when_all_has_left_or_the_time_is_over(party: Party) -> No
 def test_a_message_that_is_too_long_is_dropped_and_others_go_on(
     party: Party, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sockets, "FRAME_BYTES_MAX", 1000)
+    monkeypatch.setattr(wire, "FRAME_BYTES_MAX", 1000)
     _ = party["b"]
     party["a"].send("b", Disconnect("billing", "b" * 1000))
     party["a"].send("b", Ping(1, 0))

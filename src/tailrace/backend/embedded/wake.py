@@ -14,6 +14,8 @@ import select
 import threading
 from pathlib import Path
 
+from tailrace.backend.embedded.forking import begin_anew_after_fork
+
 _IN_ATTRIB = 0x4
 _IN_CLOSE_WRITE = 0x8
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -49,11 +51,12 @@ class WakeFollower:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._mutex = threading.Lock()
         self._open()
+        begin_anew_after_fork(self)
 
     def _open(self) -> None:
-        self._pid = os.getpid()
-        self._mutex = threading.Lock()
+        self._inherited = False
         self._woken = -1
         self._descriptor = _libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
         if self._descriptor < 0:
@@ -70,12 +73,15 @@ class WakeFollower:
         self._poll.register(self._descriptor, select.POLLIN)
         self._poll.register(self._woken, select.POLLIN)
 
+    def after_fork(self) -> None:
+        """In a forked child: let go of it, for what is read here the parent would never see."""
+        self._mutex = threading.Lock()
+        self._inherited = self._descriptor >= 0
+        self.close()
+
     def arm(self) -> None:
         """Forget the touches so far."""
-        if self._pid != os.getpid():
-            # What is read of an inherited one, the parent never sees.
-            self._mutex = threading.Lock()
-            self.close()
+        if self._inherited:
             self._open()
         try:
             while os.read(self._descriptor, 4096):

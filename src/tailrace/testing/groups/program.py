@@ -42,7 +42,8 @@ from tailrace.group.registry import Registry
 from tailrace.group.seeking import SEEKS
 from tailrace.group.streams import BasisReader
 from tailrace.message import Partition
-from tailrace.testing.groups.session import Consuming, SimulatedSession
+from tailrace.testing.groups.handling import Consuming, Handling
+from tailrace.testing.groups.session import SimulatedSession
 from tailrace.testing.groups.worker import Worker
 from tailrace.testing.process import Process
 from tailrace.topic.composite import TOPICS
@@ -86,16 +87,18 @@ class GroupProgram:
 
     def subscribe(self, name: str, consuming: Consuming) -> SimulatedSession:
         """A new session of this process."""
+        world = self._world
+        handling = Handling(consuming, world.ground, world.checks, world.decode)
         session = SimulatedSession(
             f"{self._process.token}/{name}",
             consuming,
             self._process,
-            self._world.ground,
+            world.ground,
             self._backend,
             self._make_worker(),
-            self._world.checks,
+            world.checks,
             self.machine.until,
-            self._world.decode,
+            handling,
             self._random,
         )
         self.sessions[session.id] = session

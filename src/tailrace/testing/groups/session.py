@@ -7,22 +7,20 @@ the same fences, through a store that may fail. Its handler takes virtual time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from tailrace.backend.contract import Fence, Transaction
 from tailrace.errors import Fenced
 from tailrace.group.chunk import Chunk
 from tailrace.group.definition import consumer_name, unit_fence
-from tailrace.group.delivery import Delivery
 from tailrace.group.events import Drained, Event, Lost, Progressed
 from tailrace.group.holding import Holding, Offer
 from tailrace.group.reach import read_reach
-from tailrace.log.columns import from_records
-from tailrace.message import Message, Partition
+from tailrace.message import Partition
 from tailrace.testing.groups.checks import Checks
 from tailrace.testing.groups.ground import Ground
+from tailrace.testing.groups.handling import Consuming, Handling
 from tailrace.testing.groups.worker import Worker
 from tailrace.testing.process import Process
 from tailrace.testing.unreliable import UnreliableBackend
@@ -33,39 +31,6 @@ CHUNK_RECORDS: Final = 8
 
 RETRY_S: Final = 0.1
 """When to look again whether something can go on that could not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Consuming:
-    """What a consumer does with its messages.
-
-    `handler` is called when its time, drawn from `takes_s`, has passed; None is content with every
-    message. When it raises an error, the message comes again after `retry_s` of the attempt, at
-    most `attempts` times in all.
-    """
-
-    group: str
-    handler: Callable[[Delivery[Any]], object] | None
-    takes_s: tuple[float, float]
-    concurrency: int
-    attempts: int
-    retry_s: Callable[[int], float]
-    revoke_timeout_s: float
-    progress_interval_s: float
-
-
-class _Verdict:
-    """What a handler says of a delivery by itself. Implements `tailrace.group.chunk.Settling`."""
-
-    def __init__(self) -> None:
-        self.again_s: float | None = None
-
-    def ack(self, offset: int, wait: bool) -> None:
-        """It is done, as when the handler returns."""
-
-    def nack(self, offset: int, delay_s: float) -> None:
-        """It is to come again."""
-        self.again_s = delay_s
 
 
 class SimulatedSession:
@@ -81,7 +46,7 @@ class SimulatedSession:
         worker: Worker,
         checks: Checks,
         until: Callable[[str], float],
-        decode: Callable[[Message[Any]], Any],
+        handling: Handling,
         random: Random,
     ) -> None:
         self.id = name
@@ -94,7 +59,7 @@ class SimulatedSession:
         self.worker = worker
         self._checks = checks
         self._until = until
-        self._decode = decode
+        self._handling = handling
         self._random = random
         self._epochs: dict[str, int] = {}
         self._holdings: dict[str, Holding] = {}
@@ -268,37 +233,10 @@ class SimulatedSession:
 
     def _handled(self, unit: str, holding: Holding, offer: Offer) -> None:
         self._in_hand -= 1
-        again_s = self._call_handler(unit, holding, offer)
-        if again_s is None:
-            self._checks.succeeded(self, unit, offer.offset)
+        again_s = self._handling.call(self, holding.partition, offer)
         if self._holdings.get(unit) is holding:
             self._settle(unit, holding, offer, again_s)
         self._pump_soon(0.0)
-
-    def _call_handler(self, unit: str, holding: Holding, offer: Offer) -> float | None:
-        """After how long the message is to come again; None when it is done."""
-        handler = self._consuming.handler
-        if handler is None:
-            return None
-        verdict = _Verdict()
-        delivery = self._delivery(holding, offer, verdict)
-        try:
-            handler(delivery)
-        except Exception as error:
-            self._checks.failed(self, unit, offer.offset, repr(error))
-            return self._consuming.retry_s(offer.attempt)
-        if verdict.again_s is not None:
-            self._checks.failed(self, unit, offer.offset, "nack")
-        return verdict.again_s
-
-    def _delivery(self, holding: Holding, offer: Offer, verdict: _Verdict) -> Delivery[Any]:
-        """The message as a handler gets it in a real session."""
-        record = self._ground.record(holding.partition, offer.offset)
-        chunk = Chunk(holding.partition, record.offset, record.offset + 1, from_records([record]))
-        chunk.redelivered_below = offer.chunk.redelivered_below
-        chunk.owner = verdict
-        chunk.decode = self._decode
-        return Delivery(chunk, 0, offer.attempt)
 
     def _settle(self, unit: str, holding: Holding, offer: Offer, again_s: float | None) -> None:
         if again_s is None:
