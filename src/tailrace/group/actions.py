@@ -61,7 +61,6 @@ class Elect(NamedTuple):
 
     group: str
     version: int
-    sent_at: float
 
 
 class Resign(NamedTuple):

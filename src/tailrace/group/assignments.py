@@ -64,6 +64,8 @@ class Assignments:
         self._by_unit: dict[str, Assignment] = {}
         self._evicted: dict[Eviction, Resend] = {}
         """What borrowers have lost and have not been heard to know of."""
+        self._overdue: set[str] = set()
+        """The borrowers that have not let go in time."""
 
     def __contains__(self, unit: str) -> bool:
         return unit in self._by_unit
@@ -134,6 +136,8 @@ class Assignments:
         """The unit is free."""
         assignment = self._by_unit.pop(unit)
         ASSIGNMENT.check(assignment.state, cause, None)
+        if assignment.overdue:
+            self._overdue = {each.borrower for each in self._by_unit.values() if each.overdue}
         return assignment
 
     def forgotten(self, borrower: str, unit: str, epoch: int) -> None:
@@ -145,10 +149,10 @@ class Assignments:
         for eviction in [each for each in self._evicted if each.borrower == borrower]:
             del self._evicted[eviction]
 
+    @property
     def distrusted(self) -> set[str]:
         """The borrowers that may be handing out what is no longer theirs."""
-        overdue = {each.borrower for each in self._by_unit.values() if each.overdue}
-        return overdue | {eviction.borrower for eviction in self._evicted}
+        return self._overdue | {eviction.borrower for eviction in self._evicted}
 
     def give_up(self, now: float) -> list[str]:
         """The units that are free although their borrowers have not answered."""
@@ -160,6 +164,7 @@ class Assignments:
                 free.append(unit)
                 continue
             assignment.overdue = True
+            self._overdue.add(assignment.borrower)
             assignment.give_up_at = now + self._times.free_s
             if assignment.state is AssignmentState.REVOKING:
                 assignment.state = ASSIGNMENT.move(

@@ -73,15 +73,11 @@ class LeaderFound(NamedTuple):
 
 
 class Elected(NamedTuple):
-    """Answers `Elect`: this process leads the group; the grants of earlier terms that stand.
-
-    `sent_at`: when that was asked for.
-    """
+    """Answers `Elect`: this process leads the group; the grants of earlier terms that stand."""
 
     group: str
     term: int
     grants: tuple[StoredGrant, ...]
-    sent_at: float
 
 
 class UnitsRead(NamedTuple):

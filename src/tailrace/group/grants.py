@@ -72,7 +72,7 @@ def elect(backend: Backend, process: str, action: Elect) -> Elected | LeaderFoun
         term = backend.store.commit(change)
     except Conflict:
         return look(backend, group)
-    return Elected(group, term, standing_grants(backend, group), action.sent_at)
+    return Elected(group, term, standing_grants(backend, group))
 
 
 def resign(backend: Backend, group: str, term: int) -> None:

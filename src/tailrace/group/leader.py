@@ -119,11 +119,12 @@ class Leader:
             unheard = _Borrower(grant.process, revoke_timeout_s=2 * times.free_s)
             self._borrowers.setdefault(grant.borrower, unheard)
             self._assignments.adopt(grant.unit, grant.borrower, grant.epoch)
-
-    @property
-    def processes(self) -> set[str]:
+        self.membership = 0
+        """A number that changes with the borrowers."""
+        self.processes: frozenset[str] = frozenset()
         """The processes that its borrowers are in."""
-        return {borrower.process for borrower in self._borrowers.values()}
+        self._served: frozenset[str] = frozenset()
+        self._note_membership()
 
     @property
     def settled(self) -> bool:
@@ -137,11 +138,11 @@ class Leader:
 
     def serves(self, process: str) -> bool:
         """Whether it has taken in borrowers of a process."""
-        return any(b.heard and b.process == process for b in self._borrowers.values())
+        return process in self._served
 
     def trusts(self, process: str) -> bool:
         """Whether no borrower of a process may be handing out what is no longer its own."""
-        distrusted = self._assignments.distrusted()
+        distrusted = self._assignments.distrusted
         return all(self._borrowers[name].process != process for name in distrusted)
 
     def owner(self, unit: str) -> tuple[str, int] | None:
@@ -235,6 +236,7 @@ class Leader:
         self._borrowers[name] = _Borrower(
             process, wanted.revoke_timeout_s, wanted.roster_version, heard=True
         )
+        self._note_membership()
         presented = {held.unit for held in wanted.held}
         for unit, assignment in self._assignments.items():
             if assignment.borrower == name and unit not in presented:
@@ -364,7 +366,15 @@ class Leader:
             self._assignments.forget(name)
             self._changed = True
             actions.append(Record(self.group, "left", borrower=name, why=why))
+        if names:
+            self._note_membership()
         return actions
+
+    def _note_membership(self) -> None:
+        self.membership += 1
+        borrowers = self._borrowers.values()
+        self.processes = frozenset(borrower.process for borrower in borrowers)
+        self._served = frozenset(borrower.process for borrower in borrowers if borrower.heard)
 
     def _tell(self, message: ToBorrower) -> list[Action]:
         borrower = self._borrowers.get(message.borrower)

@@ -1,6 +1,6 @@
 """All groups that a process leads: for how long it may act, and who of its borrowers lives.
 
-A leader acts only while its lease lasts: that is extended by each beat, for the groups that the
+A leader acts only while its lease lasts: that is given by each beat, for the groups that the
 process leads by a look at the store that came after the beat. Whoever takes over has seen no beat
 for a lease. If a beat came between that look and the takeover, the leader before may have acted for
 one lease more: so grants are left alone for a lease longer, until it is certain that it had not.
@@ -8,17 +8,17 @@ one lease more: so grants are left alone for a lease longer, until it is certain
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
 
-from tailrace.group.actions import Action, Beat, Resign, Send
+from tailrace.group.actions import Action, Resign, Send
 from tailrace.group.events import Beaten, Elected, Tick
 from tailrace.group.leader import Heard, Leader, LeaderEvent, ProcessLost, RosterRead
 from tailrace.group.messages import Ping, PingResponse, Roster, ToLeader
 from tailrace.group.times import Times
 
-_NO_ROSTER: Final = Roster(0, (), ())
+_NEVER = float("-inf")
 
 
 @dataclass(slots=True)
@@ -29,6 +29,8 @@ class _Led:
     elected_at: float
     acting_until: float
     predecessor: str | None
+    due: float
+    """The leader's deadline, as far as it is known: to ask for it is to look at all it has."""
 
 
 @dataclass(slots=True)
@@ -36,7 +38,11 @@ class _Peer:
     """A process that has borrowers of groups which are led here."""
 
     heard_at: float
-    roster: Roster = _NO_ROSTER
+    roster_version: int = 0
+    rosters: dict[str, RosterRead] = field(default_factory=dict)
+    """By group: what its list of borrowers says."""
+    agreed: dict[str, int] = field(default_factory=dict)
+    """By group: the membership with which the leader knows all that the list has."""
 
 
 class Leading:
@@ -47,7 +53,6 @@ class Leading:
         self._times = times
         self._led: dict[str, _Led] = {}
         self._peers: dict[str, _Peer] = {}
-        self._beat_at = float("-inf")
 
     def __contains__(self, group: str) -> bool:
         return group in self._led
@@ -63,14 +68,17 @@ class Leading:
 
     def begin(self, event: Elected, predecessor: str | None, now: float) -> None:
         """Lead a group, which another process may have led until now."""
+        for peer in self._peers.values():
+            peer.agreed.pop(event.group, None)
         patience_s = self._times.free_s
         if predecessor is not None:
             patience_s += self._times.lease_s
         self._led[event.group] = _Led(
             Leader(event.group, event.term, self._times, event.grants, now + patience_s, now),
             elected_at=now,
-            acting_until=event.sent_at + self._times.hold_s,
+            acting_until=_NEVER,
             predecessor=predecessor,
+            due=now,
         )
 
     def end(self, group: str) -> None:
@@ -85,6 +93,8 @@ class Leading:
         if led is None:
             return []
         actions = led.leader.handle(event, now)
+        due = led.leader.deadline()
+        led.due = _NEVER if due is None else due
         if led.leader.deposed:
             self.end(group)
         return actions
@@ -100,28 +110,42 @@ class Leading:
     def pinged(self, sender: str, ping: Ping, now: float) -> list[Action]:
         """Answer a ping: which groups of its borrowers this process may act for.
 
-        The list of borrowers is gone by again each time, so what was lost of it is made good.
+        Where a leader and the list of borrowers do not agree, the list is gone by again each time.
         """
+        if not self._led:
+            return [Send(sender, PingResponse(ping.number, 0, ()))]
+        peer = self._peer(sender, now)
         actions: list[Action] = []
         led = []
-        roster = self._peer(sender, now).roster if self._led else _NO_ROSTER
-        if roster is not _NO_ROSTER:
-            actions += self._tell_all(lambda leader: _roster_of(leader, sender, roster), now)
-            led = [
-                (leader.group, leader.term)
-                for leader in self._acting(now)
-                if leader.serves(sender)
-                and leader.trusts(sender)
-                and _roster_of(leader, sender, roster).connected <= leader.borrowers
-            ]
-        return [*actions, Send(sender, PingResponse(ping.number, roster.version, tuple(led)))]
+        for leader in self._acting(now):
+            group = leader.group
+            if not leader.serves(sender) and group not in peer.rosters:
+                continue
+            if peer.roster_version and peer.agreed.get(group) != leader.membership:
+                actions += self._compare(sender, peer, leader, now)
+            agreed = peer.agreed.get(group) == leader.membership
+            if agreed and leader.serves(sender) and leader.trusts(sender):
+                led.append((group, leader.term))
+        answer = PingResponse(ping.number, peer.roster_version, tuple(led))
+        return [*actions, Send(sender, answer)]
+
+    def _compare(self, sender: str, peer: _Peer, leader: Leader, now: float) -> list[Action]:
+        nobody = RosterRead(sender, peer.roster_version, frozenset(), frozenset())
+        roster = peer.rosters.get(leader.group, nobody)
+        actions = self.handle(leader.group, roster, now)
+        if roster.connected <= leader.borrowers:
+            peer.agreed[leader.group] = leader.membership
+        return actions
 
     def roster(self, sender: str, roster: Roster, now: float) -> None:
         """A process says which borrowers it has."""
-        if self._led:
-            peer = self._peer(sender, now)
-            if roster.version > peer.roster.version:
-                peer.roster = roster
+        if not self._led:
+            return
+        peer = self._peer(sender, now)
+        if roster.version > peer.roster_version:
+            peer.roster_version = roster.version
+            peer.rosters = _by_group(sender, roster)
+            peer.agreed.clear()
 
     def lost(self, process: str, why: str, now: float) -> list[Action]:
         """The borrowers of a process are no more."""
@@ -134,6 +158,7 @@ class Leading:
             if led.predecessor == process:
                 led.predecessor = None
                 led.leader.adopt_until = led.elected_at + self._times.free_s
+                led.due = _NEVER
 
     def beaten(self, beaten: Beaten, now: float) -> list[str]:
         """Extend what this process still leads; the groups that it leads no longer."""
@@ -153,17 +178,17 @@ class Leading:
         return ended
 
     def tick(self, now: float) -> list[Action]:
-        """Beat, judge who is silent, and let leaders plan and say things again."""
+        """Judge who is silent, and let leaders plan and say things again."""
         actions: list[Action] = []
-        if self._led and now >= self._beat_at:
-            self._beat_at = now + self._times.ping_s
-            actions.append(Beat(now))
         if not self._acting(now):
             return actions
         for process, peer in list(self._peers.items()):
             if now >= peer.heard_at + self._times.free_s:
                 actions += self.lost(process, "silent", now)
-        return actions + self._tell_all(lambda _: Tick(), now)
+        for group, led in list(self._led.items()):
+            if led.due <= now < led.acting_until:
+                actions += self.handle(group, Tick(), now)
+        return actions
 
     def resign(self, used: set[str]) -> list[Action]:
         """Give up groups of which this process has no session any more, once all is settled."""
@@ -177,12 +202,10 @@ class Leading:
 
     def deadline(self, now: float) -> float | None:
         """When `tick` has something to do."""
-        moments = [self._beat_at] if self._led else []
-        acting = self._acting(now)
+        acting = [led.due for led in self._led.values() if now < led.acting_until]
         if acting:
-            moments += [peer.heard_at + self._times.free_s for peer in self._peers.values()]
-        moments += [at for leader in acting if (at := leader.deadline()) is not None]
-        return min(moments, default=None)
+            acting += [peer.heard_at + self._times.free_s for peer in self._peers.values()]
+        return min(acting, default=None)
 
     def watched(self) -> set[str]:
         """The processes whose death matters."""
@@ -213,9 +236,15 @@ class Leading:
         return peer
 
 
-def _roster_of(leader: Leader, process: str, roster: Roster) -> RosterRead:
-    connected, connecting = (
-        frozenset(name for group, name in names if group == leader.group)
-        for names in (roster.connected, roster.connecting)
-    )
-    return RosterRead(process, roster.version, connected, connecting)
+def _by_group(process: str, roster: Roster) -> dict[str, RosterRead]:
+    connected: defaultdict[str, set[str]] = defaultdict(set)
+    connecting: defaultdict[str, set[str]] = defaultdict(set)
+    for names, by_group in ((roster.connected, connected), (roster.connecting, connecting)):
+        for group, name in names:
+            by_group[group].add(name)
+    return {
+        group: RosterRead(
+            process, roster.version, frozenset(connected[group]), frozenset(connecting[group])
+        )
+        for group in {**connected, **connecting}
+    }

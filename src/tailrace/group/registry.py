@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tailrace.group.actions import Action, Departed, Elect, Look, Probe, Record, Resign, Send
+from tailrace.group.actions import Action, Beat, Departed, Elect, Look, Probe, Record, Resign, Send
 from tailrace.group.agent import Agent, AgentEvent
 from tailrace.group.borrower import Borrower, LeaderAt
 from tailrace.group.events import (
@@ -84,6 +84,9 @@ class Registry:
         self._pulses: dict[str, Pulse] = {}
         self._roster_version = 0
         self._borrowers_made = 0
+        self._leaving = False
+        """Whether sessions have gone and what was for them may be here still."""
+        self._beat_at = _NEVER
         self._probe_at = _NEVER
         self._told_at = _NEVER
         """The time of the last event."""
@@ -148,7 +151,7 @@ class Registry:
         moments = [followed.ask.at for followed in self._followed.values() if followed.ask]
         moments += [pulse.ping_at for pulse in self._pulses.values()]
         if self._followed:
-            moments.append(self._probe_at)
+            moments += [self._probe_at, self._beat_at]
         leading_at = self._leading.deadline(self._told_at)
         if leading_at is not None:
             moments.append(leading_at)
@@ -205,6 +208,7 @@ class Registry:
         self._restless.discard(session)
         if not after:
             del self._agents[session]
+            self._leaving = True
         elif agent.deadline() is not None:
             self._restless.add(session)
         return actions
@@ -259,7 +263,7 @@ class Registry:
         followed = self._followed[group]
         followed.elected_by = now + self.times.ping_s
         followed.ask = Resend(self.times, followed.elected_by)
-        return [Elect(group, version, now)]
+        return [Elect(group, version)]
 
     def _elected(self, event: Elected, now: float) -> list[Action]:
         followed = self._followed.get(event.group)
@@ -271,6 +275,7 @@ class Registry:
         other = before is not None and before.process != self.process
         self._leading.begin(event, before.process if before is not None and other else None, now)
         followed.ask = None
+        self._beat_at = now
         record = Record(event.group, "term", borrower=self.process, epoch=event.term)
         return [record, *self._follow(event.group, LeaderEntry(self.process, event.term), now)]
 
@@ -335,8 +340,12 @@ class Registry:
         for process, pulse in self._pulses.items():
             if now >= pulse.ping_at:
                 actions.append(Send(process, pulse.ping(self._roster_version, now)))
+        if self._followed and now >= self._beat_at:
+            self._beat_at = now + self.times.ping_s
+            actions.append(Beat(now))
         actions += self._leading.tick(now)
-        actions += self._let_go()
+        if now >= self._probe_at or self._leaving:
+            actions += self._let_go()
         if now >= self._probe_at:
             self._probe_at = now + self.times.probe_s
             actions += [Probe(process) for process in sorted(self._watched())]
@@ -346,6 +355,7 @@ class Registry:
         """Resign where nothing is left to lead from here, and forget what is not needed."""
         used = {agent.group for agent in self._agents.values()}
         actions = self._leading.resign(used)
+        self._leaving = not used.issuperset(self._leading.groups())
         for group in self._followed.keys() - used - set(self._leading.groups()):
             del self._followed[group]
         needed = {

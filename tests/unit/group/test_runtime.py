@@ -152,17 +152,17 @@ def test_a_message_to_its_own_process_comes_back(scene: Scene) -> None:
 
 
 def test_looking_and_electing_are_answered_from_the_store(scene: Scene) -> None:
-    scene.do(Look("billing"), Elect("billing", 0, 1.5))
+    scene.do(Look("billing"), Elect("billing", 0))
     elected = scene.event(Elected)
     assert isinstance(elected, Elected)
     assert scene.machine.of(LeaderFound)[0] == LeaderFound("billing", None)
     entry = scene.backend.store.get(LEADERS + "billing")
     assert entry is not None
-    assert elected == Elected("billing", entry.version, (), 1.5)
+    assert elected == Elected("billing", entry.version, ())
 
 
 def test_resigning_leaves_no_leader_and_says_so(scene: Scene) -> None:
-    scene.do(Elect("billing", 0, 0.0))
+    scene.do(Elect("billing", 0))
     elected = scene.event(Elected)
     assert isinstance(elected, Elected)
     scene.do(Resign("billing", elected.term))
@@ -187,7 +187,7 @@ def test_history_is_written_in_order(scene: Scene) -> None:
 def test_a_beat_is_seen_by_others_and_answered_with_what_is_led(scene: Scene) -> None:
     name = f"process/{scene.machine.process}"
     before = scene.backend.beats(name)
-    scene.do(Elect("billing", 0, 0.0))
+    scene.do(Elect("billing", 0))
     elected = scene.event(Elected)
     assert isinstance(elected, Elected)
     scene.do(Beat(1.25))
@@ -426,7 +426,7 @@ def test_a_store_that_fails_is_said_once_and_tried_again(
 ) -> None:
     caplog.set_level(logging.INFO)
     failing = _Failing(monkeypatch, scene.backend.store, "commit")
-    scene.do(Record("billing", "joined"), *(Elect("billing", 0, float(n)) for n in range(10)))
+    scene.do(Record("billing", "joined"), *(Elect("billing", 0) for _ in range(10)))
     until(lambda: failing.tries >= 10)
     failing.error = None
     until(lambda: read_history(scene.backend, "billing"), "history is lost")

@@ -18,7 +18,7 @@ GROUP = "billing"
 def lead(backend: Backend, process: str = "p1") -> Elected:
     """Become the leader, whoever was it before."""
     entry = look(backend, GROUP).entry
-    won = elect(backend, process, Elect(GROUP, 0 if entry is None else entry.term, 0.0))
+    won = elect(backend, process, Elect(GROUP, 0 if entry is None else entry.term))
     assert isinstance(won, Elected)
     return won
 

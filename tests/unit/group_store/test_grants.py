@@ -49,10 +49,10 @@ def test_the_first_to_elect_leads_and_the_second_learns_of_it(
     backend: Backend, orders: Topic[Any]
 ) -> None:
     assert look(backend, GROUP) == LeaderFound(GROUP, None)
-    won = elect(backend, "p1", Elect(GROUP, 0, 2.5))
+    won = elect(backend, "p1", Elect(GROUP, 0))
     assert isinstance(won, Elected)
-    assert (won.grants, won.sent_at) == ((), 2.5)
-    lost = elect(backend, "p2", Elect(GROUP, 0, 2.5))
+    assert won.grants == ()
+    lost = elect(backend, "p2", Elect(GROUP, 0))
     assert lost == LeaderFound(GROUP, LeaderEntry("p1", won.term)) == look(backend, GROUP)
 
 
@@ -61,7 +61,7 @@ def test_a_new_term_is_higher_and_finds_the_grants_of_the_old(
 ) -> None:
     first = lead(backend)
     fence = owner(backend, first, "orders/0.1")
-    second = elect(backend, "p2", Elect(GROUP, first.term, 0.0))
+    second = elect(backend, "p2", Elect(GROUP, first.term))
     assert isinstance(second, Elected)
     assert second.term > first.term
     assert second.grants == (StoredGrant("orders/0.1", "b1", "p1", fence.epoch),)
@@ -91,7 +91,7 @@ def test_a_watch_shows_leaders_that_come_and_go(backend: Backend, orders: Topic[
 def test_nobody_leads_a_group_that_is_gone(backend: Backend, orders: Topic[Any]) -> None:
     delete_group(backend, GROUP)
     with pytest.raises(UnknownGroup):
-        elect(backend, "p1", Elect(GROUP, 0, 0.0))
+        elect(backend, "p1", Elect(GROUP, 0))
 
 
 def test_whoever_was_granted_a_unit_writes_and_whoever_had_it_does_not(

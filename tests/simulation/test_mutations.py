@@ -1,0 +1,67 @@
+"""The simulator notices when a safeguard is missing."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tailrace.testing.simulation import Violation
+from tests.evidence import RecordEvidence
+from tests.scale import count
+from tests.simulation.mutations import MUTATIONS
+from tests.simulation.trials import run, trial
+
+FOUND_BY = {
+    "without_the_epoch_check": (32, 36),
+    "without_the_resend": (3, 4, 5),
+    "without_the_early_stop": (3, 9, 12),
+    "without_the_parent_gate": (0, 12, 16),
+    "without_the_fence": (6, 8, 31),
+}
+"""For each mutation some seeds of trials that find it. Whatever changes a decision of the protocol
+may make one of them miss it; the soak finds others."""
+
+FOUND = {
+    "without_the_epoch_check": "may both hand out",
+    "without_the_resend": "has not consumed|is owned by nobody",
+    "without_the_early_stop": "may both hand out",
+    "without_the_parent_gate": "is not finished",
+    "without_the_fence": "which is over|falls from",
+}
+"""What they find."""
+
+SEARCHED = count("mutation_seeds", test=1, soak=60)
+
+
+def violation_of(seed: int) -> Violation | None:
+    try:
+        run(trial(seed))
+    except Violation as violation:
+        return violation
+    return None
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_missing_safeguard_is_found_by_one_of_its_seeds(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert all(violation_of(seed) is None for seed in FOUND_BY[name])
+    MUTATIONS[name](monkeypatch)
+    violations = (violation_of(seed) for seed in FOUND_BY[name])
+    found = next((violation for violation in violations if violation is not None), None)
+    assert found is not None
+    assert re.search(FOUND[name], found.what)
+
+
+@pytest.mark.soak
+@pytest.mark.part("groups")
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_missing_safeguard_is_found_by_some_of_many_seeds(
+    name: str, monkeypatch: pytest.MonkeyPatch, record_evidence: RecordEvidence
+) -> None:
+    MUTATIONS[name](monkeypatch)
+    found = [seed for seed in range(SEARCHED) if violation_of(seed) is not None]
+    record_evidence("groups", f"simulated {name.replace('_', ' ')}: found", len(found), found, 0)
+    assert found
