@@ -11,7 +11,19 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import append, durable, growth, machine, pipeline, push, read, reader, spark, startup
+from bench import (
+    append,
+    durable,
+    group,
+    growth,
+    machine,
+    pipeline,
+    push,
+    read,
+    reader,
+    spark,
+    startup,
+)
 from bench.measure import FULL, NORMAL, QUICK, Scale, say
 from bench.report import Row, render, summary
 
@@ -21,6 +33,7 @@ GROUPS: dict[str, Callable[[Scale], list[Row]]] = {
     "push": push.rows,
     "durable": durable.rows,
     "read": read.rows,
+    "group": group.rows,
     "growth": growth.rows,
     "startup": startup.rows,
     "reader": reader.rows,

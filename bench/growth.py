@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import secrets
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from statistics import median
 
@@ -31,10 +33,14 @@ def rows(scale: Scale) -> list[Row]:
         backlogs = {FEW: Path(directory) / "few", many: Path(directory) / "many"}
         grown_bytes = [_fill(path, count) for count, path in backlogs.items()][-1]
         # Reads first, and few pushes, so that the small backlog stays small.
-        uses = {"read one": (_read, 500), "push": (_push, 200)}
+        turns: dict[str, Callable[[Path], Turn]] = {
+            "read one": lambda path: _using(path, _read, 500),
+            "consume one, its acknowledgement awaited,": lambda path: _consuming(path, 500),
+            "push": lambda path: _using(path, _push, 200),
+        }
         found = [
-            _growth(f"{verb} at a backlog of {many:,} single pushes", backlogs, use, times)
-            for verb, (use, times) in uses.items()
+            _growth(f"{verb} at a backlog of {many:,} single pushes", backlogs, turn)
+            for verb, turn in turns.items()
         ]
         return [*found, _size(backlogs[many], many, grown_bytes)]
 
@@ -55,9 +61,9 @@ def _fill(path: Path, count: int) -> int:
         return _resident_bytes() - before
 
 
-def _growth(work: str, backlogs: dict[int, Path], use: Use, times: int) -> Row:
+def _growth(work: str, backlogs: dict[int, Path], turn: Callable[[Path], Turn]) -> Row:
     names = [f"at {count:,}" for count in backlogs]
-    turns = [_using(path, use, times) for path in backlogs.values()]
+    turns = map(turn, backlogs.values())
     rates = take_turns(work, dict(zip(names, turns, strict=True)), ROUNDS, Timed.CPU)
     few, many = names
     goal = Goal(f"cost against {few[3:]}", rates.ratio(few, many), GROWTH_MAX, Sense.AT_MOST)
@@ -74,6 +80,30 @@ def _using(path: Path, use: Use, times: int) -> Turn:
         return times
 
     return turn
+
+
+def _consuming(path: Path, times: int) -> Turn:
+    """A turn of a new group, which has all of the backlog before it."""
+
+    def turn(_directory: Path, timer: Timer) -> int:
+        group = f"bench-{secrets.token_hex(4)}"
+        with (
+            _opened(path) as hub,
+            hub.topic("log", bytes).tail(group=group, ack="manual") as deliveries,
+        ):
+            following = iter(deliveries)
+            _consume(following, 10)
+            with timer.running():
+                _consume(following, times)
+        return times
+
+    return turn
+
+
+def _consume(deliveries: Iterator[tailrace.Delivery[bytes]], times: int) -> None:
+    for delivery in islice(deliveries, times):
+        assert delivery.data == VALUE
+        delivery.ack(wait=True)
 
 
 def _push(topic: tailrace.Topic[bytes], times: int) -> None:

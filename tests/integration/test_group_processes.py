@@ -12,21 +12,14 @@ from typing import Any, NamedTuple
 import pytest
 
 import tailrace
-from tailrace.clock import SystemClock
-from tailrace.group.asked import Asked
 from tailrace.group.deliveries import Deliveries
-from tailrace.group.opening import open_group
-from tailrace.group.runtime import join
-from tailrace.group.times import Times
 from tailrace.hub import Hub
-from tailrace.settings import HubSettings
 from tests.integration.children import Child, Report
 from tests.integration.processes import continued_after, stop
 
 pytestmark = pytest.mark.part("groups")
 
 PARTITIONS = 6
-PROGRESS_S = 0.1
 TAKE_OVER_MAX_S = 1.0
 
 
@@ -39,23 +32,13 @@ class Seen(NamedTuple):
     pid: int
 
 
-def _consumer(hub: Hub, group: str = "billing") -> Deliveries[int]:
-    open_group(hub.backend, group, "orders", "earliest", SystemClock())
-    decode = hub.topic("orders", int).payload.decode_message
-    return Deliveries(
-        hub.backend,
-        group,
-        Asked.of(HubSettings()),
-        join=lambda session: join(hub.backend, session, Times(), PROGRESS_S),
-        decoder=lambda _: decode,
-        ends=dict,
-        clock=SystemClock(),
-    )
+def _tail(hub: Hub) -> Deliveries[int]:
+    return hub.topic("orders", int).tail(group="billing")
 
 
 def _consume(report: Report, directory: Path) -> None:
     """Consume for ever and report everything."""
-    with tailrace.open(directory) as hub, _consumer(hub) as deliveries:
+    with tailrace.open(directory) as hub, _tail(hub) as deliveries:
         report("joined")
         for delivery in deliveries:
             seen = Seen(delivery.value, delivery.partition, time.monotonic(), os.getpid())
@@ -65,7 +48,7 @@ def _consume(report: Report, directory: Path) -> None:
 def _consume_some(report: Report, directory: Path, count: int) -> None:
     """Consume so many and leave in order."""
     with tailrace.open(directory) as hub:
-        with _consumer(hub) as deliveries:
+        with _tail(hub) as deliveries:
             report("joined")
             for taken, delivery in enumerate(deliveries, 1):
                 report(Seen(delivery.value, delivery.partition, time.monotonic(), os.getpid()))

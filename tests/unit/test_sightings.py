@@ -1,0 +1,70 @@
+"""The verdict on what consumers saw finds each thing that may go wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.sightings import Blow, Incident, Line, Lines, Verdict
+
+SECOND_NS = 1_000_000_000
+
+
+def _line(at_s: float, number: int, *, offset: int | None = None, marked: bool = False) -> Line:
+    place = number if offset is None else offset
+    return Line(int(at_s * SECOND_NS), 1, number, 0, 3, place, marked)
+
+
+TOLD = [_line(0, number) for number in range(3)]
+
+
+def _verdict(tmp_path: Path, *seen: list[Line], incidents: tuple[Incident, ...] = ()) -> Verdict:
+    files = [tmp_path / f"seen-{number}" for number in range(len(seen))]
+    for file, lines in zip(files, seen, strict=True):
+        Lines(file).write(lines)
+    return Verdict.of(TOLD, files, incidents)
+
+
+def test_all_is_well_when_each_message_is_seen_once_in_order(tmp_path: Path) -> None:
+    verdict = _verdict(tmp_path, [_line(1, 0), _line(3, 2)], [_line(2, 1)])
+    assert verdict.wrong == {}
+    assert verdict.audit.well
+
+
+@pytest.mark.parametrize(
+    ("seen", "wrong"),
+    [
+        ([_line(1, 0), _line(2, 2)], {"lost": 1}),
+        ([_line(1, 0), _line(2, 1, offset=7), _line(3, 2)], {"displaced": 1}),
+        ([_line(1, 0), _line(2, 2), _line(3, 1)], {"disordered": 1}),
+        ([_line(1, 0), _line(2, 1), _line(3, 2), _line(4, 2, marked=True)], {"uncaused": 1}),
+        (
+            [_line(1, 0), _line(2, 1), _line(3, 2), _line(4, 2)],
+            {"unmarked": 1, "uncaused": 1},
+        ),
+    ],
+)
+def test_what_is_wrong_is_found(tmp_path: Path, seen: list[Line], wrong: dict[str, int]) -> None:
+    assert _verdict(tmp_path, seen).wrong == wrong
+
+
+def test_what_comes_again_is_counted_with_the_blow_to_whoever_had_it(tmp_path: Path) -> None:
+    killed = Incident(0, Blow.KILLED, 4 * SECOND_NS)
+    before = [_line(1, 0), _line(2, 1), _line(3, 2)]
+    after = [_line(5, 1, marked=True), _line(6, 2, marked=True)]
+    repeats = _verdict(tmp_path, before, after, incidents=(killed,)).repeats
+    assert (repeats.most, repeats.oldest_s) == (2, 2.0)
+    assert (repeats.unmarked, repeats.uncaused) == (set(), set())
+
+
+def test_one_that_wakes_may_see_what_another_has_done_meanwhile(tmp_path: Path) -> None:
+    paused = Incident(0, Blow.PAUSED, 2 * SECOND_NS, 6 * SECOND_NS)
+    sleeper, other = [_line(1, 0), _line(6.1, 1)], [_line(4, 1, marked=True), _line(5, 2)]
+    assert _verdict(tmp_path, sleeper, other, incidents=(paused,)).wrong == {}
+
+
+def test_a_blow_to_somebody_else_is_no_excuse(tmp_path: Path) -> None:
+    killed = Incident(1, Blow.KILLED, 4 * SECOND_NS)
+    seen = [_line(1, 0), _line(2, 1), _line(3, 2), _line(5, 2, marked=True)]
+    assert _verdict(tmp_path, seen, [], incidents=(killed,)).wrong == {"uncaused": 1}
