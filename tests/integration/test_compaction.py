@@ -73,6 +73,21 @@ def test_what_a_consumer_needs_before_the_commit_is_not_dropped(tmp_path: Path) 
         check_whole(backend)
 
 
+def test_the_commit_behind_which_files_go_is_synced_whatever_the_policy(tmp_path: Path) -> None:
+    make_founding(tmp_path)
+    synchronous: list[object] = []
+
+    def below() -> int:
+        """Asked last in the middle of that commit."""
+        synchronous.append(backend._opened().database.writer.pragma("synchronous"))
+        return 17
+
+    with closing(open_hub(tmp_path, sync="none")) as backend:
+        assert backend.compact(P0, below).rewritten == 1
+        normal, full = 1, 2
+        assert (synchronous[0], synchronous[-1]) == (normal, full)
+
+
 @pytest.mark.parametrize(("below", "survivors"), [(0, 17), (16, 17), (17, 3), (10**9, 3)])
 def test_only_full_segments_wholly_below_are_compacted(
     below: int, survivors: int, tmp_path: Path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from tailrace.pipeline.books import State
 from tailrace.pipeline.driving import DriverOf, drive_directly
 from tailrace.pipeline.on_spark import drivers_on
 from tests.pipelines.bench import Bench
-from tests.pipelines.recording import RecordingWriter, deliveries, set_bad
+from tests.pipelines.recording import RecordingWriter, delivered, deliveries, set_bad
+from tests.pipelines.waiting import until
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -78,6 +80,34 @@ def test_the_hole_of_the_last_example_is_delivered_again(bench: Bench, sink: Pat
     bench.acknowledge(*range(24), 25, 26, 27)
     bench.run()
     assert deliveries(sink) == [[24]]
+
+
+def test_of_two_holes_nothing_between_them_is_delivered_again(bench: Bench, sink: Path) -> None:
+    bench.append("A" * 28)
+    bench.acknowledge(*range(24), 25, 27)
+    bench.run()
+    assert deliveries(sink) == [[24, 26]]
+    assert bench.mark == 28
+
+
+def test_a_stop_between_two_batches_of_a_plan_acknowledges_only_what_was_written(
+    bench: Bench, sink: Path
+) -> None:
+    for _ in range(6):
+        bench.append("A", padding_bytes=600 << 10)
+    bench.writer = RecordingWriter(str(sink), delay_s=1.0)
+    run = bench.start()
+    draining = threading.Thread(target=run.drain)
+    draining.start()
+    until((sink / "begun").exists)
+    run.stopping.set()
+    draining.join()
+    run.end()
+    assert 0 < len(delivered(sink)) < 6
+    assert bench.mark == len(delivered(sink))
+    bench.writer = RecordingWriter(str(sink))
+    bench.run()
+    assert delivered(sink) == list(range(6))
 
 
 def test_a_function_that_drops_the_last_half_still_reaches_the_end(

@@ -1,10 +1,10 @@
-"""Stopping a writer whose query has a delivery under way."""
+"""A writer that is driven by a query: a clean stop, and how it goes on after that."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,46 +12,92 @@ from pyspark.sql import SparkSession
 
 import tailrace
 from tailrace.clock import SystemClock
+from tailrace.operations.interventions import ack
+from tailrace.operations.rewinding import rewind
 from tailrace.pipeline import on_spark
+from tailrace.pipeline.books import State
 from tailrace.pipeline.defining import writer_definition
 from tailrace.pipeline.definition import PipelineDefinition
+from tailrace.pipeline.registry import register
 from tailrace.pipeline.writing import WriterRun
 from tailrace.source.reader import Reader
 from tests.pipelines.bench import Bench, directory
-from tests.pipelines.recording import RecordingWriter, deliveries
+from tests.pipelines.recording import RecordingWriter, deliveries, set_bad
+from tests.pipelines.waiting import DEADLINE_S, until
 
 pytestmark = pytest.mark.xdist_group("spark")
 
+INTERVENTION_S = 2.0
 
-def test_a_clean_stop_lets_the_query_finish_its_delivery(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sink = directory(tmp_path / "sink")
-    monkeypatch.setattr(on_spark, "PATIENCE_S", 3600.0)  # so that only the query delivers
-    with tailrace.open(tmp_path / "hub") as hub:
-        writer = RecordingWriter(str(sink), delay_s=1.0)
-        bench = Bench(hub, on_spark.drivers_on(spark), writer)
-        definition = writer_definition("out", writer, pipeline="lake")
+
+class Driven:
+    """The bench's writer, driven in a thread of its own."""
+
+    def __init__(self, bench: Bench) -> None:
+        definition = writer_definition("out", bench.writer, pipeline="lake")
         pipeline = PipelineDefinition(name="lake", reader=Reader(), writers=(definition,))
-        driver = bench.driver_of(hub, pipeline, definition)
-        run = WriterRun(hub, pipeline, definition, driver.engine, SystemClock())
+        register(bench.hub.backend.store, pipeline)
+        driver = bench.driver_of(bench.hub, pipeline, definition)
+        self.run = run = WriterRun(bench.hub, pipeline, definition, driver.engine, SystemClock())
         run.enrol()
-        driving = threading.Thread(
+        self._thread = threading.Thread(
             target=driver.drive, args=(run, lambda: None, run.stopping.is_set)
         )
-        driving.start()
-        _wait_for(lambda: any(query.lastProgress for query in spark.streams.active))
-        bench.append("AAA")
-        _wait_for((sink / "begun").exists)
-        run.stopping.set()
-        driving.join(60)
-        assert run.books.state.error is None
-        assert deliveries(sink) == [[0, 1, 2]]
-        assert bench.mark == 3
+        self._thread.start()
+
+    def stop(self) -> None:
+        self.run.stopping.set()
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive()
 
 
-def _wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+@pytest.fixture(scope="module")
+def stopped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """A writer that was stopped while its query delivered the first three records."""
+    path = tmp_path_factory.mktemp("stopped")
+    sink = directory(path / "sink")
+    with tailrace.open(path / "hub") as hub, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(on_spark, "PATIENCE_S", 3600.0)  # so that only the query delivers
+        bench = Bench(hub, on_spark.drivers_on(spark), RecordingWriter(str(sink), delay_s=1.0))
+        driven = Driven(bench)
+        try:
+            until(lambda: any(query.lastProgress for query in spark.streams.active))
+            bench.append("AAA")
+            until((sink / "begun").exists)
+        finally:
+            driven.stop()
+        yield bench
+
+
+@pytest.fixture
+def sink(stopped: Bench) -> Path:
+    assert isinstance(stopped.writer, RecordingWriter)
+    return Path(stopped.writer.path)
+
+
+def test_a_clean_stop_lets_the_query_finish_its_delivery(stopped: Bench, sink: Path) -> None:
+    assert deliveries(sink)[:1] == [[0, 1, 2]]
+    assert stopped.mark >= 3
+    assert stopped.state is State.STOPPED
+
+
+def test_what_the_ledger_lacks_comes_without_news_and_an_ack_moves_the_writer_on(
+    stopped: Bench, sink: Path
+) -> None:
+    rewind(stopped.hub, "lake/out", "0")  # The checkpoint is ahead now.
+    before = len(deliveries(sink))
+    set_bad(sink, 1)
+    stopped.writer = RecordingWriter(str(sink), partial=True)
+    driven = Driven(stopped)
+    try:
+        until(lambda: driven.run.failed)
+        assert deliveries(sink)[before:] == [[0, 2]]
+        stopped.append("A")
+        ack(stopped.hub, "lake/out", "1", "a test")
+        begun = time.monotonic()
+        until(lambda: not driven.run.failed)
+        assert time.monotonic() - begun < INTERVENTION_S
+        until(lambda: stopped.mark == 4)
+        assert deliveries(sink)[before:] == [[0, 2], [3]]
+    finally:
+        driven.stop()

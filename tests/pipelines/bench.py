@@ -36,11 +36,15 @@ class Bench:
         self.dead = self.hub.create_topic("lake.dead-letters", partitions=1, exist_ok=True)
         self.partition = Partition("lake.commits", 0, 0)
 
-    def append(self, namespaces: Iterable[str]) -> None:
-        """Append a record of each namespace, its value its number."""
+    def append(self, namespaces: Iterable[str], padding_bytes: int = 0) -> None:
+        """Append a record of each namespace, its value its number, and so many bytes that say
+        nothing."""
         start = self.hub.backend.log.bounds(self.partition).end
+        value = b'{"n":%d' + (
+            b',"padding":"%s"}' % (b"x" * padding_bytes) if padding_bytes else b"}"
+        )
         records = tuple(
-            Record(0, 0, 0, 0, namespace.encode(), None, b'{"n":%d}' % number)
+            Record(0, 0, 0, 0, namespace.encode(), None, value % number)
             for number, namespace in enumerate(namespaces, start)
         )
         self.hub.backend.commit(Transaction(((self.partition, records),)))

@@ -83,6 +83,11 @@ def deliveries(path: Path) -> list[list[int]]:
     return [json.loads(line) for line in lines]
 
 
+def delivered(path: Path) -> list[int]:
+    """What was taken so far, in order."""
+    return [offset for call in deliveries(path) for offset in call]
+
+
 def _append(path: Path, offsets: list[int]) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:

@@ -31,18 +31,23 @@ from tailrace.testing import MemoryBackend
 from tailrace.writers.file import FileWriter
 from tailrace.writers.sql import SqlWriter
 from tests.pipelines.bench import Bench
-from tests.pipelines.recording import RecordingWriter, deliveries, set_bad
+from tests.pipelines.recording import RecordingWriter, delivered, deliveries, set_bad
 
 
 class RefusingBackend(MemoryBackend):
-    """Refuses commits that append to a topic, as long as it is told to."""
+    """Refuses commits that append to `refused_topic`; after one to `last_topic`, every commit."""
 
     refused_topic = ""
+    last_topic = ""
+    gone = False
 
     def commit(self, transaction: Transaction) -> list[Any]:
-        if any(where.topic == self.refused_topic for where, _ in transaction.appends):
+        topics = [where.topic for where, _ in transaction.appends]
+        if self.gone or self.refused_topic in topics:
             raise BackendUnavailable("not now")
-        return super().commit(transaction)
+        landed = super().commit(transaction)
+        self.gone = self.last_topic in topics
+        return landed
 
 
 @pytest.fixture
@@ -66,6 +71,23 @@ def test_a_record_whose_letter_cannot_be_stored_is_not_acknowledged(
     assert not bench.run().failed
     assert [letter.data for letter in bench.dead_letters()] == [b'{"n":2}']
     assert bench.mark == 4
+
+
+def test_a_record_whose_letter_was_the_last_that_was_stored_is_acknowledged(
+    bench: Bench, tmp_path: Path
+) -> None:
+    backend = bench.hub.backend
+    assert isinstance(backend, RefusingBackend)
+    bench.options = {"on_error": "park"}
+    bench.append("AAA")
+    set_bad(tmp_path, 2)
+    backend.last_topic = "lake.dead-letters"
+    assert bench.run().failed
+    assert bench.mark == 3
+    backend.gone = False
+    assert not bench.run().failed
+    assert [letter.data for letter in bench.dead_letters()] == [b'{"n":2}']
+    assert delivered(tmp_path) == [0, 1]
 
 
 def test_letters_follow_their_topic_when_it_is_scaled(bench: Bench, tmp_path: Path) -> None:
@@ -142,6 +164,25 @@ def test_what_is_left_of_a_plan_killed_while_publishing_still_comes_one_at_a_tim
         Plan("x-1", PlanKind.SINGLE, parts),
     )
     assert bench.mark == 9
+
+
+def test_what_is_published_was_decided_and_stored_before(bench: Bench, tmp_path: Path) -> None:
+    stored: list[Plan | None] = []
+    published: list[tuple[Staged, ...]] = []
+
+    class Looking(FileWriter, frozen=True):
+        def publish(self, writer: str, staged: Sequence[Staged]) -> None:
+            stored.append(bench.books().plan)
+            published.append(tuple(staged))
+            super().publish(writer, staged)
+
+    bench.writer = Looking(path=str(tmp_path / "out"))
+    bench.append("AB")
+    bench.run()
+    (plan,), (staged,) = stored, published
+    assert plan is not None
+    assert plan.staged == staged != ()
+    assert [part.offsets for part in plan.written] == [Offsets(0, 2)]
 
 
 class _Gathering(DirectEngine):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,9 @@ from tailrace.pipeline.run import Ending, PipelineRun
 from tailrace.source.reader import Preview, Reading, Until
 from tailrace.testing import MemoryBackend
 from tests.pipelines.counting import CountingReader
-from tests.pipelines.recording import RecordingWriter, deliveries, set_bad
-from tests.pipelines.waiting import DEADLINE_S, until
+from tests.pipelines.recording import RecordingWriter, delivered, set_bad
+from tests.pipelines.running import Running, add
+from tests.pipelines.waiting import until
 
 
 @pytest.fixture
@@ -44,43 +44,13 @@ def pipeline(tmp_path: Path, rows: int, *names: str, **options: Any) -> Pipeline
     return made
 
 
-def add(made: Pipeline, tmp_path: Path, name: str, delay_s: float = 0.0, **options: Any) -> Path:
-    path = tmp_path / name
-    path.mkdir()
-    made.write(name, RecordingWriter(str(path), delay_s=delay_s), engine="direct", **options)
-    return path
-
-
-def offsets(path: Path) -> list[int]:
-    return [offset for call in deliveries(path) for offset in call]
-
-
-class Running:
-    """A run in a thread of its own."""
-
-    def __init__(self, run: PipelineRun) -> None:
-        self.run = run
-        self.ending: Ending | None = None
-        self._thread = threading.Thread(target=self._work)
-        self._thread.start()
-
-    def _work(self) -> None:
-        self.ending = self.run.run()
-
-    def stop(self) -> Ending | None:
-        self.run.stop()
-        self._thread.join(DEADLINE_S)
-        assert not self._thread.is_alive()
-        return self.ending
-
-
 def test_once_delivers_all_that_was_there_to_every_writer(hub: Hub, tmp_path: Path) -> None:
     made = pipeline(tmp_path, 10_003, "one", "other")
     assert made.run(hub, once=True) is Ending.DONE
     for name in ("one", "other"):
-        assert offsets(tmp_path / name) == list(range(10_003))
+        assert delivered(tmp_path / name) == list(range(10_003))
     assert made.run(hub, once=True) is Ending.DONE
-    assert len(offsets(tmp_path / "one")) == 10_003
+    assert len(delivered(tmp_path / "one")) == 10_003
 
 
 def test_a_writer_that_fails_for_ever_stops_none_of_the_others(hub: Hub, tmp_path: Path) -> None:
@@ -88,7 +58,7 @@ def test_a_writer_that_fails_for_ever_stops_none_of_the_others(hub: Hub, tmp_pat
     set_bad(tmp_path / "bad", 7)
     with pytest.raises(PipelineFailed, match=r"lake/bad.*refused because of 7"):
         made.run(hub, once=True)
-    assert offsets(tmp_path / "one") == offsets(tmp_path / "other") == list(range(5000))
+    assert delivered(tmp_path / "one") == delivered(tmp_path / "other") == list(range(5000))
 
 
 def test_stop_all_stops_the_others_too(hub: Hub, tmp_path: Path) -> None:
@@ -106,7 +76,7 @@ def test_a_second_run_of_a_pipeline_is_refused_and_the_first_goes_on(
 ) -> None:
     made = pipeline(tmp_path, 100, "one")
     running = Running(made.prepare(hub, until=Until.STOPPED))
-    until(lambda: len(offsets(tmp_path / "one")) == 100)
+    until(lambda: len(delivered(tmp_path / "one")) == 100)
     with pytest.raises(Busy, match="process"):
         made.run(hub, once=True)
     assert running.stop() is Ending.STOPPED
@@ -118,23 +88,22 @@ def test_what_comes_while_it_runs_is_delivered(hub: Hub, tmp_path: Path) -> None
     made = Pipeline("lake", CountingReader(rows_file=str(rows_file)))
     path = add(made, tmp_path, "one")
     running = Running(made.prepare(hub, until=Until.STOPPED))
-    until(lambda: len(offsets(path)) == 10)
+    until(lambda: len(delivered(path)) == 10)
     rows_file.write_text("25")
-    until(lambda: len(offsets(path)) == 25)
+    until(lambda: len(delivered(path)) == 25)
     assert running.stop() is Ending.STOPPED
-    assert offsets(path) == list(range(25))
+    assert delivered(path) == list(range(25))
 
 
 def test_a_slow_writer_is_stopped_between_two_batches(hub: Hub, tmp_path: Path) -> None:
     made = pipeline(tmp_path, 100)
     path = add(made, tmp_path, "slow", delay_s=0.05, batch_rows=1)
     running = Running(made.prepare(hub, until=Until.STOPPED))
-    until(lambda: offsets(path))
+    until(lambda: delivered(path))
     assert running.stop() is Ending.STOPPED
-    delivered = len(offsets(path))
-    assert delivered < 100
+    assert len(delivered(path)) < 100
     made.run(hub, once=True)
-    assert offsets(path) == list(range(100))
+    assert delivered(path) == list(range(100))
 
 
 def test_what_is_not_finished_in_time_comes_again(hub: Hub, tmp_path: Path) -> None:
@@ -143,7 +112,7 @@ def test_what_is_not_finished_in_time_comes_again(hub: Hub, tmp_path: Path) -> N
     running = Running(made.prepare(hub, until=Until.STOPPED))
     until((path / "begun").exists)
     assert running.stop() is Ending.UNFINISHED
-    until(lambda: offsets(path))
+    until(lambda: delivered(path))
 
 
 def test_reading_waits_while_too_much_of_the_log_waits_for_a_writer(
@@ -166,7 +135,7 @@ def test_a_run_that_is_to_end_does_not_wait_for_a_writer_that_failed(
     set_bad(stuck, 0)
     with pytest.raises(PipelineFailed):
         made.run(hub, once=True)
-    assert offsets(tmp_path / "good") == list(range(50_000))
+    assert delivered(tmp_path / "good") == list(range(50_000))
 
 
 def test_with_catch_up_all_nothing_is_read_before_every_writer_has_what_was_there(
@@ -241,7 +210,7 @@ def test_a_source_that_is_empty_keeps_no_row_that_waits_from_its_writers(
     path = add(later, tmp_path, "late")
     run = later.prepare(hub, until=Until.NOW)
     assert run.run() is Ending.DONE
-    assert offsets(path) == list(range(10))
+    assert delivered(path) == list(range(10))
     assert run.empty == "reader: there is nothing yet"
 
 

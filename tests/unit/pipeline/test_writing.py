@@ -13,8 +13,12 @@ from tailrace.pipeline.books import State
 from tailrace.pipeline.driving import drive_directly
 from tailrace.pipeline.plan import Part, Plan, PlanKind
 from tailrace.testing import MemoryBackend
+from tailrace.topic.consumers import low_water
 from tests.pipelines.bench import Bench
-from tests.pipelines.recording import RecordingWriter, deliveries, set_bad
+from tests.pipelines.recording import RecordingWriter, delivered, deliveries, set_bad
+
+LARGE = 400 << 10
+"""Of records with so many bytes, one read has two."""
 
 
 @pytest.fixture
@@ -61,11 +65,30 @@ def test_a_failed_batch_comes_again_one_at_a_time(bench: Bench, tmp_path: Path) 
     assert deliveries(tmp_path)[7:] == [[16, 17]]
 
 
+def test_what_was_not_tried_when_a_batch_failed_comes_in_bulk(bench: Bench, tmp_path: Path) -> None:
+    bench.append("A" * 6, LARGE)
+    set_bad(tmp_path, 1)
+    assert bench.run().failed
+    set_bad(tmp_path)
+    assert not bench.run().failed
+    assert deliveries(tmp_path) == [[0], [1], [2, 3], [4, 5]]
+
+
 def test_a_hole_below_what_is_acknowledged_is_delivered_again(bench: Bench, tmp_path: Path) -> None:
     bench.append("A" * 17 + "AABBAABBCAC")
     bench.acknowledge(*range(24), 25, 26, 27)
     bench.run()
     assert deliveries(tmp_path) == [[24]]
+    assert bench.mark == 28
+
+
+def test_of_holes_between_acknowledged_records_nothing_else_is_delivered(
+    bench: Bench, tmp_path: Path
+) -> None:
+    bench.append("A" * 28)
+    bench.acknowledge(*range(24), 25, 27)
+    bench.run()
+    assert deliveries(tmp_path) == [[24, 26]]
     assert bench.mark == 28
 
 
@@ -133,6 +156,44 @@ def test_records_that_functions_drop_are_acknowledged_all_the_same(
     assert bench.mark == 10_000
 
 
+def test_batches_of_which_functions_leave_nothing_are_acknowledged_with_their_plan(
+    bench: Bench, tmp_path: Path
+) -> None:
+    seen: set[int] = set()
+
+    def only_the_first(document: dict[str, Any]) -> dict[str, Any] | None:
+        number = document["n"]
+        if number in seen:
+            raise ValueError("it comes again")
+        seen.add(number)
+        return document if number == 0 else None
+
+    bench.append("A" * 6, LARGE)
+    bench.options = {"functions": [fn.python(only_the_first)]}
+    assert not bench.run().failed
+    assert delivered(tmp_path) == [0]
+    assert bench.mark == 6
+
+
+def test_a_stop_between_two_batches_of_a_plan_acknowledges_only_what_was_written(
+    bench: Bench, tmp_path: Path
+) -> None:
+    def stop(document: dict[str, Any]) -> dict[str, Any]:
+        run.stopping.set()
+        return document
+
+    bench.append("A" * 6, LARGE)
+    bench.options = {"functions": [fn.python(stop)]}
+    run = bench.start()
+    run.drain()
+    run.end()
+    assert delivered(tmp_path) == [0, 1]
+    assert bench.mark == 2
+    bench.options = {}
+    bench.run()
+    assert delivered(tmp_path) == list(range(6))
+
+
 def test_a_function_that_fails_names_its_record(bench: Bench, tmp_path: Path) -> None:
     bench.append("AAAA")
     bench.options = {"functions": [fn.python(_fails_at_two)]}
@@ -156,6 +217,14 @@ def test_a_writer_added_later_may_begin_at_the_latest_record(bench: Bench, tmp_p
     bench.append("A" * 2)
     bench.run()
     assert deliveries(tmp_path) == [[5, 6]]
+
+
+def test_compaction_waits_for_a_writer_that_begins_at_the_latest_record(bench: Bench) -> None:
+    bench.append("A" * 5)
+    bench.options = {"start": "latest"}
+    bench.start()
+    bench.append("A" * 5)
+    assert low_water(bench.hub.backend, bench.partition) == ("lake/out", 5)
 
 
 def test_plans_have_at_most_the_batch_rows_asked_for(bench: Bench, tmp_path: Path) -> None:

@@ -182,6 +182,16 @@ class WriterContract:
         dying.close()
         assert ids(seen) == list(range(10))
 
+    def test_an_attempt_that_ends_late_takes_nothing_from_a_newer_one(
+        self, driver: Driver, seen: Seen
+    ) -> None:
+        late = driver.writer.open(driver.attempt(0, 10))
+        late.write(rows(0, 5), Offsets(0, 5))
+        staged = driver.stage(0, 10)
+        late.close()
+        driver.writer.publish(WRITER, staged)
+        assert ids(seen) == list(range(10))
+
     def test_an_attempt_that_was_overtaken_can_add_nothing(
         self, driver: Driver, seen: Seen
     ) -> None:

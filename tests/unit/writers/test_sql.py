@@ -10,10 +10,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from sqlalchemy import event
 
 from tailrace.errors import BackendUnavailable, ConfigError, InvalidValue
 from tailrace.pipeline.offsets import Offsets, united, within
 from tailrace.writers.sql import SqlWriter
+from tailrace.writers.sql_database import database_at
 from tests.unit.writers.sql_contract import SqlContract
 from tests.unit.writers.sql_sink import Sink, attempt, insert
 
@@ -54,6 +56,19 @@ class TestSqlite(SqlContract):
         sink.write(insert({"id": 1}))
         mode = sqlite3.connect(tmp_path / "crm.db").execute("PRAGMA journal_mode").fetchone()
         assert mode == ("wal",)
+
+    def test_what_was_written_is_synced_at_the_end_of_an_attempt(self, url: str) -> None:
+        said: list[str] = []
+        engine = database_at(url).engine
+        event.listen(engine, "connect", lambda driver, _: driver.set_trace_callback(said.append))
+        sink = Sink(url)
+        session = sink.session()
+        sink.write(insert({"id": 1}))
+        said.clear()
+        session.finish()
+        sink.close()
+        synced = said[said.index("PRAGMA synchronous=FULL") : said.index("COMMIT")]
+        assert any("tailrace_applied" in statement for statement in synced)
 
     def test_a_file_that_is_no_database_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "crm.db").write_text("hello " * 1000)
