@@ -208,14 +208,14 @@ class Hub:
             topics,
             start,
             Asked.of(self._settings, **options),
-            decoder=lambda name: self.topic(name, type).payload.decode_message,
+            decoder=lambda name: self._payload(name, type).decode_message,
             settings=self._settings,
             clock=self._clock,
         )
 
     def group(self, name: str) -> Group:
         """A group that was made by its first consumer. `UnknownGroup` when there is none."""
-        return Group(self.backend, check_name("group", name))
+        return Group(self.backend, check_name("group", name), self._clock)
 
     def groups(self) -> list[str]:
         """The names of all groups, in order."""
@@ -254,6 +254,13 @@ class Hub:
 
     def _topic(self, name: str, stored: Stored, payload: Payload[T]) -> Topic[T]:
         return Topic(View(self.backend, name, stored), payload, self._settings, self._clock)
+
+    def _payload(self, name: str, type: Any) -> Payload[Any]:
+        """What reads the values of a topic, which is not made if it is gone."""
+        stored = find(self.backend, name)
+        if stored is None:
+            raise UnknownTopic(name, self.backend.name)
+        return Payload(type, stored.definition.content_type)
 
     def _pages(self, table: str) -> Iterator[list[TableKey]]:
         while page := self.backend.table.scan(table, limit=_SCAN_LIMIT):

@@ -163,13 +163,16 @@ class Payload(Generic[T]):
 
     def decode_message(self, message: Message[T]) -> T:
         """`decode` for a `Message`, which calls this on the first use of its value."""
-        header = message.headers.get(CONTENT_TYPE) if message.headers else None
-        content_type = None if header is None else header.decode("ascii", "replace")
+        codec = self._codec
+        if codec is None:
+            header = message.headers.get(CONTENT_TYPE)
+            content_type = None if header is None else header.decode("ascii", "replace")
+            codec = _codec_named(content_type or self.content_type)
         try:
-            return self.decode(message.data, "", content_type)
-        except DecodeError as error:
-            # The position is put in writing only here: most messages decode.
-            raise DecodeError(message.id, error.kind, error.reason) from error.__cause__
+            value: T = codec.decode(message.data)
+        except Exception as error:
+            raise DecodeError(message.id, codec.name, _reason(error)) from error
+        return value
 
 
 def _codec_for(kind: Any) -> _Codec:

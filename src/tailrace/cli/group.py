@@ -165,7 +165,7 @@ def seek(session: Session, group: str, to: str, reason: str, yes: bool, dry_run:
 @click.option("-n", "--count", type=click.IntRange(min=1), default=100, show_default=True)
 @click.pass_obj
 def history(session: Session, group: str, count: int) -> None:
-    """Say what happened: joins, grants, revocations, terms, and why."""
+    """Say what happened: joins, grants, revocations, terms, seeks, and why."""
     from tailrace.group.definition import read_group
     from tailrace.group.history import read_history
 

@@ -7,6 +7,7 @@ what it looks at is taken out for the whole chunk at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final, Protocol, cast
 
 import pyarrow as pa
@@ -34,15 +35,10 @@ class Chunk:
     hands out its records.
     """
 
-    __slots__ = (
-        "_headers", "_keys", "_modes", "_ops", "_timestamps", "_values", "decode", "next_offset",
-        "offsets", "owner", "partition", "record_bytes", "records", "redelivered_below", "start",
-    )  # fmt: skip
-
     def __init__(
         self, partition: Partition, start: int, next_offset: int, records: pa.RecordBatch
     ) -> None:
-        self._set(partition, start, next_offset, records["offset"].to_numpy().tolist(), None)
+        self._set(partition, start, next_offset, _integers(records["offset"]))
         self.records: pa.RecordBatch | None = records
         self.record_bytes = records.nbytes // max(1, records.num_rows)
 
@@ -57,19 +53,13 @@ class Chunk:
     ) -> Chunk:
         """A chunk whose records have offsets and keys, and nothing else."""
         chunk = cls.__new__(cls)
-        chunk._set(partition, start, next_offset, offsets, keys)
+        chunk._set(partition, start, next_offset, offsets)
+        chunk.keys = keys
         chunk.records = None
         chunk.record_bytes = 1
         return chunk
 
-    def _set(
-        self,
-        partition: Partition,
-        start: int,
-        next_offset: int,
-        offsets: list[int],
-        keys: list[bytes | None] | None,
-    ) -> None:
+    def _set(self, partition: Partition, start: int, next_offset: int, offsets: list[int]) -> None:
         self.partition = partition
         self.start = start
         self.next_offset = next_offset
@@ -77,62 +67,42 @@ class Chunk:
         self.redelivered_below = 0
         self.owner: Settling | None = None
         self.decode: Callable[[Message[Any]], Any] | None = None
-        self._keys = keys
-        self._values: list[bytes] | None = None
-        self._timestamps: list[int] | None = None
-        self._modes: list[int] | None = None
-        self._ops: list[int] | None = None
-        self._headers: list[Mapping[str, bytes]] | None = None
 
     def __len__(self) -> int:
         return len(self.offsets)
 
-    @property
+    @cached_property
     def keys(self) -> list[bytes | None]:
         """The key of each record."""
-        if self._keys is None:
-            self._keys = self._column("key").to_pylist()
-        return self._keys
+        return self._column("key").to_pylist()
 
-    @property
+    @cached_property
     def values(self) -> list[bytes]:
         """The payload of each record."""
-        if self._values is None:
-            self._values = cast("list[bytes]", self._column("value").to_pylist())
-        return self._values
+        return cast("list[bytes]", self._column("value").to_pylist())
 
-    @property
+    @cached_property
     def timestamps(self) -> list[int]:
         """The time of each record, in milliseconds since 1970 UTC."""
-        if self._timestamps is None:
-            self._timestamps = self._column("timestamp").view(pa.int64()).to_numpy().tolist()
-        return self._timestamps
+        return _integers(self._column("timestamp").view(pa.int64()))
 
-    @property
+    @cached_property
     def modes(self) -> list[int]:
         """The mode of each record, as a number."""
-        if self._modes is None:
-            self._modes = self._column("mode").to_numpy().tolist()
-        return self._modes
+        return _integers(self._column("mode"))
 
-    @property
+    @cached_property
     def ops(self) -> list[int]:
         """The op of each record, as a number."""
-        if self._ops is None:
-            self._ops = self._column("op").to_numpy().tolist()
-        return self._ops
+        return _integers(self._column("op"))
 
-    @property
+    @cached_property
     def headers(self) -> list[Mapping[str, bytes]]:
         """The headers of each record."""
-        if self._headers is None:
-            column = self._column("headers")
-            if column.null_count == len(self):
-                self._headers = [_NO_HEADERS] * len(self)
-            else:
-                rows = column.to_pylist()
-                self._headers = [unique(pairs) if pairs else _NO_HEADERS for pairs in rows]
-        return self._headers
+        column = self._column("headers")
+        if column.null_count == len(self):
+            return [_NO_HEADERS] * len(self)
+        return [unique(pairs) if pairs else _NO_HEADERS for pairs in column.to_pylist()]
 
     def some(self, indices: Sequence[int]) -> Chunk:
         """Some of its records, in a chunk that holds no memory of the others."""
@@ -151,3 +121,7 @@ class Chunk:
     def _column(self, name: str) -> pa.Array[Any]:
         assert self.records is not None, "a chunk of offsets and keys alone"
         return self.records[name]
+
+
+def _integers(column: pa.Array[Any]) -> list[int]:
+    return cast("list[int]", column.to_numpy().tolist())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
@@ -72,9 +74,10 @@ class Deliveries(Generic[T]):
     the one in hand, leaving it by an exception does not. With ``ack="manual"`` each delivery waits
     for its `ack` or `nack`, from any thread; meanwhile others of other keys are handed out.
 
-    One thread at a time iterates. It takes part in the group from the beginning of the `with` block
-    or of the first iteration on, until `shutdown` or the end of the block. After an error from the
-    iteration, such as `DeliveryFailed`, iterating again goes on with the rest.
+    One thread at a time iterates. It takes part in the group during the `with` block; without one,
+    during its first iteration, and what is in hand when that is broken off comes again. In a block,
+    after an error from the iteration, such as `DeliveryFailed`, iterating again goes on with the
+    rest.
     """
 
     def __init__(
@@ -105,6 +108,7 @@ class Deliveries(Generic[T]):
         self._left = asked.limit
         self._ends: Mapping[Partition, int] | None = None
         self._turning = threading.Lock()
+        self._iterations = self._iterator = self._process = 0
         self._thread: threading.Thread | None = None
         self._trouble: BaseException | None = None
 
@@ -114,31 +118,35 @@ class Deliveries(Generic[T]):
         return True
 
     def __iter__(self) -> Iterator[Delivery[T]]:
-        while (owned := self._turn()) is not None:
-            yield from self._hand_out(owned)
+        with self._alone(), self._taking_part():
+            while (owned := self._turn()) is not None:
+                yield from self._hand_out(owned)
 
     async def __aiter__(self) -> AsyncIterator[Delivery[T]]:
         loop, abandoned = asyncio.get_running_loop(), threading.Event()
         pool = ThreadPoolExecutor(1, "tailrace deliveries")
-        try:
+        async with AsyncExitStack() as part:
+            part.enter_context(self._alone())
+            if not self._started:
+                await part.enter_async_context(self)
+            part.callback(pool.shutdown, wait=False)
+            part.callback(self._session.rouse)
+            part.callback(abandoned.set)
             while (owned := await loop.run_in_executor(pool, self._turn, abandoned)) is not None:
                 for delivery in self._hand_out(owned):
                     yield delivery
-        finally:
-            abandoned.set()
-            self._session.rouse()
-            pool.shutdown(wait=False)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The messages in columns, as Arrow batches of at most `batch_size` rows of one partition,
         which the schema's metadata names. Acknowledged when the next one is asked for."""
         if self._asked.acks is Acks.MANUAL:
             raise InvalidValue("ack", "manual", "'auto': batches are acknowledged as wholes")
-        while (owned := self._turn()) is not None:
-            batch = self._batch(owned)
-            if batch is not None:
-                name = {b"partition": owned.name.encode()}
-                yield batch.replace_schema_metadata(name)
+        with self._alone(), self._taking_part():
+            while (owned := self._turn()) is not None:
+                batch = self._batch(owned)
+                if batch is not None:
+                    name = {b"partition": owned.name.encode()}
+                    yield batch.replace_schema_metadata(name)
 
     def run(self, handler: Callable[[Delivery[T]], object]) -> None:
         """Call the handler with each delivery until `shutdown`, or until a loop would end.
@@ -209,7 +217,7 @@ class Deliveries(Generic[T]):
     ) -> None:
         if self._thread is not None and self._thread is not threading.current_thread():
             self.shutdown()
-        if self._closed or not self._started:
+        if self._closed or self._process != os.getpid():  # never begun, or before a fork
             return
         self._closed = True
         if error is None:
@@ -218,7 +226,14 @@ class Deliveries(Generic[T]):
         self._session.leave(release=not manual or error is not None)
 
     async def __aenter__(self) -> Self:
-        return await asyncio.to_thread(self.__enter__)
+        entering = asyncio.ensure_future(asyncio.to_thread(self.__enter__))
+        try:
+            return await asyncio.shield(entering)
+        except asyncio.CancelledError as cancelled:
+            # The thread goes on, and nobody else would leave the group.
+            await asyncio.wait([entering])
+            await self.__aexit__(type(cancelled), cancelled, None)
+            raise
 
     async def __aexit__(
         self,
@@ -235,10 +250,27 @@ class Deliveries(Generic[T]):
         if self._closed:
             raise Error("this consumer has left its group", "open another")
         if not self._started:
-            self._started = True
             if self._asked.to_end:
                 self._ends = self._session.share.stops = dict(self._find_ends())
             self._session.start(self._join)
+            self._started, self._process = True, os.getpid()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """`Error` for a second thread: it would acknowledge what the first has in hand."""
+        thread = threading.get_ident()
+        if self._iterations and self._iterator != thread:
+            raise Error("another thread iterates this consumer", "open one for each thread")
+        self._iterator = thread
+        self._iterations += 1
+        try:
+            yield
+        finally:
+            self._iterations -= 1
+
+    def _taking_part(self) -> AbstractContextManager[object]:
+        """A block for an iteration that is in none."""
+        return nullcontext() if self._started else self
 
     def _run(self, handler: Callable[[Delivery[T]], object]) -> None:
         try:
@@ -303,8 +335,8 @@ class Deliveries(Generic[T]):
             yield delivery
             if auto and not delivery.settled:
                 holding.done = row + 1
-            elif not (holding.plain and holding.done > row):
-                return
+            elif self._in_hand is not delivery or not (holding.plain and holding.done > row):
+                return  # acknowledged by another iteration, or given back
         if first < end:
             self._in_hand = None
             return

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from tailrace.backend.contract import Backend
+from tailrace.clock import Clock
 from tailrace.group.definition import read_group
-from tailrace.group.history import HistoryLine, read_history
+from tailrace.group.history import HistoryLine, note, read_history
 from tailrace.group.opening import delete_group
 from tailrace.group.sending import seek
-from tailrace.group.starting import StartLike
+from tailrace.group.starting import StartLike, format_start, parse_start
 from tailrace.group.view import GroupDetail, StreamLag, lag, show_group
 
 
 class Group:
     """A group that exists. May be shared by threads and carried over a fork."""
 
-    def __init__(self, backend: Backend, name: str) -> None:
+    def __init__(self, backend: Backend, name: str, clock: Clock) -> None:
         read_group(backend, name)
         self.name = name
         self._backend = backend
+        self._clock = clock
 
     def __repr__(self) -> str:
         return f"<Group {self.name} of {self._backend.name}>"
@@ -40,7 +42,10 @@ class Group:
         `to` is ``"earliest"``, ``"latest"``, a time, a position, or offsets by partition. Its
         consumers need not be stopped: they go on from there.
         """
-        targets = seek(self._backend, self.name, to)
+        target = parse_start(to)
+        targets = seek(self._backend, self.name, target)
+        why = f"to {format_start(target)}"
+        note(self._backend, self.name, "seek", why, self._clock.now_ms())
         return {str(where): offset for where, offset in targets.items()}
 
     def delete(self) -> None:

@@ -18,6 +18,7 @@ import msgspec
 from tailrace.backend.contract import Backend, Log, Transaction
 from tailrace.errors import Conflict, UnknownTopic
 from tailrace.group.actions import Record as RecordLine
+from tailrace.group.trouble import PASSING
 from tailrace.log.columns import records_of
 from tailrace.log.record import Record
 from tailrace.message import Mode, Op, Partition
@@ -75,6 +76,13 @@ def append_history(backend: Backend, lines: Sequence[HistoryLine]) -> None:
         return Transaction(appends, since=target.since)
 
     commit_following(backend, {HISTORY: view}, build)
+
+
+def note(backend: Backend, group: str, what: str, why: str, time_ms: int) -> None:
+    """Write a line of what an operator did. It is done whether that can be written or not."""
+    line = line_of(RecordLine(group, what, why=why), "", time_ms)
+    with contextlib.suppress(*PASSING):
+        append_history(backend, [line])
 
 
 def read_history(backend: Backend, group: str, count: int = 1000) -> list[HistoryLine]:

@@ -76,6 +76,7 @@ class Holding:
         self.cursor = 0
         self.done = 0
         self.draining = False
+        self._released = False
         self.handed_below = min(reach, end)
         """What is not acknowledged below this offset may have been in somebody's hands before."""
         self.failures: deque[Offer] = deque()
@@ -107,6 +108,8 @@ class Holding:
     @property
     def in_hand(self) -> int:
         """How many deliveries were handed out and are neither acknowledged nor given back."""
+        if self._released:
+            return 0
         return self.cursor - self.done if self._lanes is None else self._lanes.in_hand
 
     @property
@@ -263,11 +266,9 @@ class Holding:
         return again
 
     def release(self) -> None:
-        """Give up what is in hand: nobody will say what became of it. Only to end."""
-        self.draining = True
-        if self._lanes is not None:
-            self._lanes.in_hand = 0
-        elif self.cursor != self.done:
+        """Give up what is in hand: nobody waits for what became of it. Only to end."""
+        self.draining = self._released = True
+        if self._lanes is None and self.cursor != self.done:
             self._given_up = self.chunk.offsets[self.cursor - 1] + 1
             self.cursor = self.done
 

@@ -29,8 +29,8 @@ class _Led:
     elected_at: float
     acting_until: float
     predecessor: str | None
-    due: float
-    """The leader's deadline, as far as it is known: to ask for it is to look at all it has."""
+    due: float | None
+    """The leader's deadline, or None once it is to be asked for: that is to look at all it has."""
 
 
 @dataclass(slots=True)
@@ -93,8 +93,7 @@ class Leading:
         if led is None:
             return []
         actions = led.leader.handle(event, now)
-        due = led.leader.deadline()
-        led.due = _NEVER if due is None else due
+        led.due = None
         if led.leader.deposed:
             self.end(group)
         return actions
@@ -186,7 +185,7 @@ class Leading:
             if now >= peer.heard_at + self._times.free_s:
                 actions += self.lost(process, "silent", now)
         for group, led in list(self._led.items()):
-            if led.due <= now < led.acting_until:
+            if now < led.acting_until and _due(led) <= now:
                 actions += self.handle(group, Tick(), now)
         return actions
 
@@ -202,7 +201,7 @@ class Leading:
 
     def deadline(self, now: float) -> float | None:
         """When `tick` has something to do."""
-        acting = [led.due for led in self._led.values() if now < led.acting_until]
+        acting = [_due(led) for led in self._led.values() if now < led.acting_until]
         if acting:
             acting += [peer.heard_at + self._times.free_s for peer in self._peers.values()]
         return min(acting, default=None)
@@ -234,6 +233,13 @@ class Leading:
         peer = self._peers.setdefault(process, _Peer(now))
         peer.heard_at = max(peer.heard_at, now)
         return peer
+
+
+def _due(led: _Led) -> float:
+    if led.due is None:
+        due = led.leader.deadline()
+        led.due = _NEVER if due is None else due
+    return led.due
 
 
 def _by_group(process: str, roster: Roster) -> dict[str, RosterRead]:

@@ -34,19 +34,20 @@ class _Entry(msgspec.Struct, frozen=True):
 def enter(backend: Backend, group: str, session: str, process: str, now_ms: int) -> None:
     """Show a session, and no longer those of the group whose processes are dead."""
     dead = [member.session for member in members(backend, group) if member.owner is None]
-    writes: dict[str, bytes | None] = {_key(group, name): None for name in dead}
-    writes[_key(group, session)] = msgspec.json.encode(_Entry(process, now_ms))
+    prefix = members_prefix(group)
+    writes: dict[str, bytes | None] = {prefix + name: None for name in dead}
+    writes[prefix + session] = msgspec.json.encode(_Entry(process, now_ms))
     backend.store.commit(Change(writes=writes))
 
 
 def leave(backend: Backend, group: str, session: str) -> None:
     """Show a session no longer."""
-    backend.store.commit(Change(writes={_key(group, session): None}))
+    backend.store.commit(Change(writes={members_prefix(group) + session: None}))
 
 
 def members(backend: Backend, group: str) -> list[Member]:
     """The sessions of a group, the longest there first."""
-    prefix = _key(group, "")
+    prefix = members_prefix(group)
     found = []
     for key, value, _ in backend.store.scan(prefix):
         entry = msgspec.json.decode(value or b"", type=_Entry)
@@ -56,5 +57,6 @@ def members(backend: Backend, group: str) -> list[Member]:
     return sorted(found, key=lambda member: (member.since, member.session))
 
 
-def _key(group: str, session: str) -> str:
-    return f"{MEMBERS}{group}/{session}"
+def members_prefix(group: str) -> str:
+    """What the store entries of a group's sessions begin with."""
+    return f"{MEMBERS}{group}/"

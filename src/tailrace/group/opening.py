@@ -35,6 +35,8 @@ from tailrace.group.definition import (
     read_group,
     unit_fence,
 )
+from tailrace.group.members import members_prefix
+from tailrace.group.reach import reach_table
 from tailrace.group.seeking import (
     Order,
     find_seeks,
@@ -127,21 +129,21 @@ def _create(
 
 
 def _remove_rest(backend: Backend, name: str, epoch: int) -> None:
-    """Remove what came between the look and the deletion, then the ledgers; unless there is a group
-    of that name again, which has done so."""
+    """Remove what came between the look and the deletion, then what is in tables; unless there is a
+    group of that name again, which has done so."""
     if rest := _belongings(backend, name):
         try:
             backend.store.commit(Change({_own_fence(name): epoch}, rest))
         except Conflict:
             return
-    table = ledger_table(consumer_name(name))
     fence = Fence(_own_fence(name).removeprefix(FENCES), epoch)
-    while page := backend.table.scan(table, limit=_PAGE):
-        try:
-            entries = dict.fromkeys(TableKey(table, key) for key, _ in page)
-            backend.commit(Transaction(table=entries, fence=fence))
-        except Fenced:
-            return
+    for table in (ledger_table(consumer_name(name)), reach_table(name)):
+        while page := backend.table.scan(table, limit=_PAGE):
+            try:
+                entries = dict.fromkeys(TableKey(table, key) for key, _ in page)
+                backend.commit(Transaction(table=entries, fence=fence))
+            except Fenced:
+                return
 
 
 def _belongings(backend: Backend, name: str) -> dict[str, bytes | None]:
@@ -150,6 +152,7 @@ def _belongings(backend: Backend, name: str) -> dict[str, bytes | None]:
     prefixes = (
         grant_key(name, ""),
         seek_key(name, ""),
+        members_prefix(name),
         FENCES + unit_fence(name, ""),
         FENCES + seek_fence(name, ""),
     )

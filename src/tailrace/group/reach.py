@@ -11,6 +11,7 @@ It is an entry of the table ``group-reach/GROUP`` for each unit: 8 bytes, big-en
 from __future__ import annotations
 
 from tailrace.backend.contract import Table, TableKey
+from tailrace.topic.ledger import entries
 
 
 def reach_table(group: str) -> str:
@@ -21,6 +22,12 @@ def reach_table(group: str) -> str:
 def reach_key(group: str, unit: str) -> TableKey:
     """The entry of a unit."""
     return TableKey(reach_table(group), unit.encode())
+
+
+def reach_keys(table: Table, group: str, topic: str) -> list[TableKey]:
+    """The entries of all units of a topic, also of an earlier one of the same name."""
+    name = reach_table(group)
+    return [TableKey(name, key) for key, _ in entries(table, name, f"{topic}/".encode())]
 
 
 def read_reach(table: Table, group: str, unit: str) -> int:

@@ -80,7 +80,7 @@ class Registry:
         self._leading = Leading(process, self.times)
         self._agents: dict[str, Agent] = {}
         self._restless: set[str] = set()
-        """The sessions whose agents have a deadline."""
+        """The sessions whose agents may have a deadline: asking one is to look at all it has."""
         self._pulses: dict[str, Pulse] = {}
         self._roster_version = 0
         self._borrowers_made = 0
@@ -155,9 +155,11 @@ class Registry:
         leading_at = self._leading.deadline(self._told_at)
         if leading_at is not None:
             moments.append(leading_at)
-        for session in self._restless:
+        for session in list(self._restless):
             at = self._agents[session].deadline()
-            if at is not None:
+            if at is None:
+                self._restless.remove(session)
+            else:
                 moments.append(at)
         return min(moments, default=None)
 
@@ -209,7 +211,7 @@ class Registry:
         if not after:
             del self._agents[session]
             self._leaving = True
-        elif agent.deadline() is not None:
+        else:
             self._restless.add(session)
         return actions
 

@@ -23,6 +23,7 @@ import msgspec
 from tailrace.backend.contract import FENCES, Backend, Change, TableKey, Transaction, raise_fence
 from tailrace.errors import Conflict, Fenced
 from tailrace.group.definition import GROUPS, consumer_name, grant_key, unit_fence
+from tailrace.group.reach import reach_keys
 from tailrace.group.starting import Placement
 from tailrace.message import Partition
 from tailrace.topic.composite import TOPICS
@@ -45,7 +46,8 @@ class Seek(msgspec.Struct, frozen=True):
     """The last time that a group was sent somewhere in a topic: the first was its start.
 
     `topic` is the identity of the topic. `marks` are those of a `Placement`, with streams written
-    as ``1.7``; once it is done they are in the ledger alone.
+    as ``1.7``; once it is done they are in the ledger alone. `first`: the group is new to the
+    topic, so whatever is kept under its name is of another.
     """
 
     state: SeekState
@@ -54,6 +56,7 @@ class Seek(msgspec.Struct, frozen=True):
     target: str
     whole: bool
     marks: dict[str, int]
+    first: bool = False
 
 
 _decode = msgspec.json.Decoder(Seek).decode
@@ -117,6 +120,7 @@ def pending_change(
             target,
             placement.whole,
             {f"{storage}.{number}": mark for (storage, number), mark in placement.marks.items()},
+            first=last is None or last.seek.topic != stored.definition.identity,
         )
         writes[key] = msgspec.json.encode(pending)
         writes[consumer_key(topic, consumer_name(group))] = b""
@@ -187,6 +191,8 @@ def _ledger_writes(
     entries: dict[TableKey, bytes | None] = {}
     if order.whole:
         entries |= dict.fromkeys(ledger_keys(backend.table, consumer, topic))
+    if order.first:
+        entries |= dict.fromkeys(reach_keys(backend.table, group, topic))
     for stream, mark in order.marks.items():
         where = Partition.parse(f"{topic}/{stream}")
         if order.whole:

@@ -12,6 +12,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from tailrace.backend.contract import Backend
@@ -39,6 +40,7 @@ _REST_S: Final = 0.2
 _DUE_S: Final = 0.001
 _LEAVE_S: Final = 2.0
 _FINISH_S: Final = 0.8
+_COMMITS_AT_ONCE: Final = 16
 
 _log: Final = logging.getLogger("tailrace.group")
 
@@ -135,9 +137,9 @@ class Session:
             self._due = False
             units = list(self._units.values())
         with contextlib.suppress(HubClosed):
-            for owned in units:
-                if not (self._try(owned, owned.load) and self._try(owned, owned.commit)):
-                    self._note_progress()
+            loaded = [owned for owned in units if self._try(owned, owned.load)]
+            if not self._commit_all(loaded) or len(loaded) < len(units):
+                self._note_progress()
 
     def start(self, join: Callable[[Session], Runtime]) -> None:
         """Take part in the group."""
@@ -177,14 +179,13 @@ class Session:
         """One delivery of a unit whose deliveries are not plain; None when its turn is over."""
         with self.share.lock:
             now = self.share.clock.monotonic()
-            if now >= self.share.limit or owned.holding is None:
+            if now >= self.share.limit or owned.gone or owned.holding is None:
                 return None
             return owned.holding.take(now)
 
     def commit(self) -> None:
         """Commit all acknowledgements that can be, now."""
-        for owned in list(self._units.values()):
-            self._try(owned, owned.commit)
+        self._commit_all(list(self._units.values()))
 
     def stop(self) -> None:
         """End what `next` waits for. Any thread, also in a signal handler."""
@@ -263,8 +264,20 @@ class Session:
             self._try(owned, owned.load)
         with self.share.lock:
             ending = [owned for owned in units if owned.ends]
-        for owned in ending:
-            self._try(owned, owned.commit)
+        self._commit_all(ending)
+
+    def _commit_all(self, units: list[Owned]) -> bool:
+        """Commit for these units; whether all of it was done.
+
+        Each has a fence and so a transaction of its own: many are put in side by side, for the
+        backend to sync them together.
+        """
+        if len(units) < _COMMITS_AT_ONCE:
+            done = [self._try(owned, owned.commit) for owned in units]
+        else:
+            with ThreadPoolExecutor(_COMMITS_AT_ONCE, "tailrace commits") as pool:
+                done = list(pool.map(lambda owned: self._try(owned, owned.commit), units))
+        return all(done)
 
     def _turn(self) -> Owned | None:
         """The next unit that has something to hand out, if we may."""

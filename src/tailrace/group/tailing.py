@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from tailrace.backend.contract import Backend
-from tailrace.clock import Clock
+from tailrace.clock import Clock, SystemClock
 from tailrace.group.asked import Asked
 from tailrace.group.definition import TopicFilter, matching_topics
 from tailrace.group.deliveries import Deliveries
@@ -47,7 +47,11 @@ def consume(
 
     def take_part(session: Session) -> Runtime:
         runtime = join(backend, session, times, interval_s)
-        enter(backend, group, session.id, runtime.process, clock.now_ms())
+        try:
+            enter(backend, group, session.id, runtime.process, clock.now_ms())
+        except BaseException:
+            runtime.leave(session.id)
+            raise
         return runtime
 
     return Deliveries(
@@ -57,5 +61,5 @@ def consume(
         join=take_part,
         decoder=decoder,
         ends=lambda: ends_of(backend, matching_topics(backend, chosen)),
-        clock=clock,
+        clock=SystemClock(),  # that of the runtime: leases are compared with it
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tailrace.backend.contract import Backend
+from tailrace.errors import CorruptBatch
 from tailrace.group.definition import StoredGroup, consumer_name, group_names, read_group
 from tailrace.group.grants import look, standing_grants
 from tailrace.group.members import members
@@ -156,12 +157,14 @@ def _summary(
 
 
 def _oldest(backend: Backend, group: str, stream: GroupStream) -> datetime | None:
-    """The time of the first record that is not acknowledged."""
+    """The time of the first record that is not acknowledged; None for one that is damaged."""
     if not stream.behind:
         return None
     where = Partition.parse(stream.partition)
     progress = Progress.load(backend.table, consumer_name(group), where)
-    offset = first_unread(backend.log, where, progress, backend.log.bounds(where))
-    if offset is None:
+    try:
+        offset = first_unread(backend.log, where, progress, backend.log.bounds(where))
+        record = None if offset is None else record_at(backend.log, where, offset)
+    except (CorruptBatch, LookupError):  # or gone since the look
         return None
-    return datetime.fromtimestamp(record_at(backend.log, where, offset).timestamp / 1000, UTC)
+    return None if record is None else datetime.fromtimestamp(record.timestamp / 1000, UTC)

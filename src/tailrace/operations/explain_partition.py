@@ -22,11 +22,16 @@ def explain_partition(hub: Hub, partition: Partition) -> Explanation:
     facts = [Fact("holds", _holds(start, end, sealed))]
     if follows := sorted(definition.follows(partition)):
         facts.append(Fact("follows", ", ".join(map(str, follows))))
+    if partition.storage > definition.pointer:
+        headline = f"AHEAD: pushes to {partition.topic} do not go there yet"
+        switch = Remedy("switch", f"tailrace topic switch {partition.topic}")
+        return Explanation(str(partition), False, headline, tuple(facts), (switch,))
     waits, remedies, headlines = False, [], []
     for group in _groups(hub, partition.topic):
         mine = {stream.partition: stream for stream in group.streams}
         stream = mine[str(partition)]
-        state, why = _why(stream, [mine[str(where)] for where in follows], group)
+        before = [mine[str(where)] for where in follows if str(where) in mine]  # or it is deleted
+        state, why = _why(stream, before, group)
         headlines.append(f"{state} for {group.summary.name}")
         facts.append(Fact(group.summary.name, why))
         if stream.behind:

@@ -13,10 +13,8 @@ from tailrace.backend.contract import Transaction
 from tailrace.group.definition import read_group
 from tailrace.group.opening import delete_group
 from tailrace.group.sending import plan_seek as targets_of
-from tailrace.group.sending import seek as send
 from tailrace.group.view import show_group
 from tailrace.hub import Hub
-from tailrace.message import Partition
 from tailrace.operations.audit import AuditEntry, audit_append, audit_entry, audit_topic
 from tailrace.topic.view import commit_following
 
@@ -34,17 +32,18 @@ class GroupPlan:
 
 def plan_seek(hub: Hub, name: str, to: str) -> GroupPlan:
     """What `seek` would do."""
-    return _seek_plan(name, to, targets_of(hub.backend, name, to), _marks(hub, name))
+    targets = targets_of(hub.backend, name, to)
+    after = {str(where): offset for where, offset in targets.items()}
+    return _seek_plan(name, to, after, _marks(hub, name))
 
 
 def seek(hub: Hub, name: str, to: str, reason: str = "") -> GroupPlan:
     """Send a group to a place, forward or back, whether consumers run or not; what was done."""
     before = _marks(hub, name)
-    targets = send(hub.backend, name, to)
-    after = {str(where): offset for where, offset in targets.items()}
+    after = hub.group(name).seek(to)
     was = {where: before.get(where, 0) for where in after}
     _audit(hub, audit_entry("group seek", name, before=was, after=after, reason=reason))
-    return _seek_plan(name, to, targets, before)
+    return _seek_plan(name, to, after, before)
 
 
 def plan_delete(hub: Hub, name: str) -> GroupPlan:
@@ -75,12 +74,12 @@ def _marks(hub: Hub, name: str) -> dict[str, int]:
 
 
 def _seek_plan(
-    name: str, to: str, targets: Mapping[Partition, int], before: Mapping[str, int]
+    name: str, to: str, targets: Mapping[str, int], before: Mapping[str, int]
 ) -> GroupPlan:
     moved = {
-        where: (before.get(str(where), 0), offset)
+        where: (before.get(where, 0), offset)
         for where, offset in targets.items()
-        if before.get(str(where), 0) != offset
+        if before.get(where, 0) != offset
     }
     if not moved:
         return GroupPlan(name, bool(targets), (f"{name}: is there, at {to}; nothing moves",))

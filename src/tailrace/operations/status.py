@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -18,6 +19,7 @@ from tailrace.operations.hub_info import HubSummary, file_bytes, hub_info
 from tailrace.operations.pipelines import PipelineView, view_pipelines
 from tailrace.operations.segments import partitions_in
 from tailrace.pipeline.books import State
+from tailrace.topic.lineage import is_usual_count
 
 DISK_PERCENT_MAX: Final = 95
 DISK_FREE_BYTES_MIN: Final = 10 << 30
@@ -135,9 +137,11 @@ def _standing_by(hub: Hub, group: GroupSummary) -> Iterator[Problem]:
         what = f"{group.standing_by} of {group.consumers} consumers stand by"
         remedy = f"tailrace group show {group.name}"
         if group.filter in hub.topics():
-            shape = hub.topic(group.filter).view.definition.shape
-            factor = -(-group.consumers // shape.partitions)
-            remedy = f"tailrace topic scale {group.filter} {shape.partitions * factor}"
+            partitions = hub.topic(group.filter).view.definition.shape.partitions
+            if partitions < group.consumers:  # else streams wait for others, and will be enough
+                counts = filter(is_usual_count, itertools.count(partitions, partitions))
+                enough = next(count for count in counts if count >= group.consumers)
+                remedy = f"tailrace topic scale {group.filter} {enough}"
         yield Problem(f"group {group.name}", what, remedy)
 
 

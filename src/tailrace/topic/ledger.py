@@ -64,8 +64,8 @@ class Progress:
         """The progress a ledger holds; a consumer that it does not know starts at 0."""
         progress = cls(consumer, partition)
         start = len(progress._prefix)
-        entries = _entries(table, progress._table, progress._prefix)
-        progress._restore([(key[start:], value) for key, value in entries])
+        held = entries(table, progress._table, progress._prefix)
+        progress._restore([(key[start:], value) for key, value in held])
         return progress
 
     def _restore(self, entries: list[tuple[bytes, bytes]]) -> None:
@@ -220,12 +220,12 @@ def load_storage(table: Table, consumer: str, topic: str, storage: int) -> dict[
     """A consumer's progress in the partitions of a storage topic, by their numbers; of those that
     the ledger does not know, nothing."""
     prefix = f"{topic}/{storage}.".encode()
-    entries: defaultdict[int, list[tuple[bytes, bytes]]] = defaultdict(list)
-    for key, value in _entries(table, ledger_table(consumer), prefix):
+    by_number: defaultdict[int, list[tuple[bytes, bytes]]] = defaultdict(list)
+    for key, value in entries(table, ledger_table(consumer), prefix):
         number, _, name = key[len(prefix) :].partition(b"/")
-        entries[int(number)].append((name, value))
+        by_number[int(number)].append((name, value))
     found = {}
-    for at, held in entries.items():
+    for at, held in by_number.items():
         progress = found[at] = Progress(consumer, Partition(topic, storage, at))
         progress._restore(held)
     return found
@@ -235,7 +235,7 @@ def ledger_keys(table: Table, consumer: str, topic: str) -> list[TableKey]:
     """All entries of a consumer's ledger that are about a topic, also about an earlier one of the
     same name."""
     name = ledger_table(consumer)
-    return [TableKey(name, key) for key, _ in _entries(table, name, f"{topic}/".encode())]
+    return [TableKey(name, key) for key, _ in entries(table, name, f"{topic}/".encode())]
 
 
 def ledger_table(consumer: str) -> str:
@@ -243,8 +243,8 @@ def ledger_table(consumer: str) -> str:
     return f"ledger/{consumer}"
 
 
-def _entries(table: Table, name: str, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """All entries whose keys begin with the prefix."""
+def entries(table: Table, name: str, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """All entries of a table whose keys begin with a prefix, which is not empty."""
     start, end = prefix, prefix[:-1] + bytes([prefix[-1] + 1])
     while True:
         page = table.scan(name, start, end, _SCAN_LIMIT)

@@ -60,11 +60,16 @@ def check_count(partitions: int, any_count: bool) -> None:
     """`InvalidValue` unless a storage topic may have so many partitions."""
     if not isinstance(partitions, int) or not 1 <= partitions <= PARTITIONS_MAX:
         raise InvalidValue("partitions", partitions, f"1 to {PARTITIONS_MAX:,}")
-    if not (any_count or partitions <= 3 or partitions % 4 == 0 or partitions % 6 == 0):
+    if not (any_count or is_usual_count(partitions)):
         valid = "1, 2, 3 or a multiple of 4 or 6"
         raise InvalidValue(
             "partitions", partitions, valid, "any other: any_count=True, or --any-count"
         )
+
+
+def is_usual_count(partitions: int) -> bool:
+    """Whether a storage topic may have so many partitions although nobody says that any will do."""
+    return partitions <= 3 or partitions % 4 == 0 or partitions % 6 == 0
 
 
 def next_shape(previous: Shape, partitions: int) -> Shape:

@@ -137,6 +137,7 @@ def consume(
     clock: Clock | None = None,
     units: list[str] | None = None,
     payload: Callable[[Any], Any] | None = None,
+    join: Callable[[Session], SingleOwner] | None = None,
     **options: Any,
 ) -> Deliveries[Any]:
     """A consumer of all partitions that the topic has now, or of those units."""
@@ -152,7 +153,7 @@ def consume(
         backend,
         runtime.group,
         Asked.of(settings or HubSettings(), **options),
-        join=runtime.join,
+        join=join or runtime.join,
         decoder=lambda name: decode,
         ends=lambda: ends_of(backend, [topic.name]),
         clock=clock or SystemClock(),

@@ -13,11 +13,19 @@ from typing import Any
 import pytest
 
 from tailrace.backend.contract import Backend
-from tailrace.errors import DecodeError, DeliveryFailed, Error, InvalidName, InvalidValue
+from tailrace.errors import (
+    BackendUnavailable,
+    DecodeError,
+    DeliveryFailed,
+    Error,
+    InvalidName,
+    InvalidValue,
+)
 from tailrace.group.asked import Asked
 from tailrace.group.definition import consumer_name
 from tailrace.group.deliveries import Deliveries
 from tailrace.group.delivery import Delivery
+from tailrace.group.session import Session
 from tailrace.hub import Hub
 from tailrace.message import Message, Mode, Op, Partition
 from tailrace.payload import Payload
@@ -164,6 +172,75 @@ def test_iterating_again_after_a_break_goes_on(topic: Topic[Any], runtime: Singl
             break
         got += [delivery.value for delivery in deliveries]
     assert sorted(got) == list(range(10))
+
+
+def test_a_loop_without_a_block_leaves_the_group_at_its_end(
+    topic: Topic[Any], runtime: SingleOwner
+) -> None:
+    push(topic, 10)
+    assert len(list(consume(topic, runtime, limit=10))) == 10
+    assert runtime.left
+    assert left(topic) == []
+
+
+def test_a_loop_without_a_block_that_is_broken_off_leaves_and_gives_back_what_it_had(
+    topic: Topic[Any], runtime: SingleOwner
+) -> None:
+    push(topic, 10)
+    in_hand = None
+    for number, delivery in enumerate(consume(topic, runtime)):
+        in_hand = delivery.value
+        if number == 3:
+            break
+    assert runtime.left
+    assert in_hand in left(topic)
+    assert len(left(topic)) == 7
+
+
+def test_batches_without_a_block_leave_the_group_at_their_end(
+    topic: Topic[Any], runtime: SingleOwner
+) -> None:
+    push(topic, 10)
+    assert sum(b.num_rows for b in consume(topic, runtime, until="end").batches()) == 10
+    assert runtime.left
+    assert left(topic) == []
+
+
+def test_two_iterations_of_one_thread_share_what_comes(
+    topic: Topic[Any], runtime: SingleOwner
+) -> None:
+    push(topic, 10, keys=1)
+    with consume(topic, runtime, until="end") as deliveries:
+        one, other = iter(deliveries), iter(deliveries)
+        got = [next(each).value for _ in range(5) for each in (one, other)]
+    assert got == list(range(10))
+    assert left(topic) == []
+
+
+def test_a_second_thread_that_iterates_is_refused(topic: Topic[Any], runtime: SingleOwner) -> None:
+    push(topic, 3, keys=1)
+    with ThreadPoolExecutor(1) as pool, consume(topic, runtime, until="end") as deliveries:
+        for delivery in deliveries:
+            with pytest.raises(Error, match="another thread iterates this consumer"):
+                pool.submit(lambda: next(iter(deliveries))).result()
+            assert delivery.value in left(topic)
+        assert pool.submit(lambda: list(deliveries)).result() == []
+
+
+def test_a_start_that_failed_can_be_tried_again(topic: Topic[Any], runtime: SingleOwner) -> None:
+    push(topic, 3)
+    failing = [True]
+
+    def join(session: Session) -> SingleOwner:
+        if failing.pop() if failing else False:
+            raise BackendUnavailable("it does not answer")
+        return runtime.join(session)
+
+    deliveries = consume(topic, runtime, join=join, until="end")
+    with pytest.raises(BackendUnavailable), deliveries:
+        pass
+    with deliveries:
+        assert len(list(deliveries)) == 3
 
 
 def test_a_message_given_back_comes_again_before_others_of_its_key(
@@ -628,3 +705,11 @@ def test_a_partition_that_can_hold_back_no_more_says_so(
         assert list(deliveries) == []
         assert deliveries.stats().held_back == 10
     assert "orders/0.0 stands still" in caplog.text
+
+
+def test_a_consumer_of_many_partitions_leaves_with_all_of_them_durable(backend: Backend) -> None:
+    topic = Hub.from_backend(backend).create_topic("orders", partitions=40)
+    push(topic, 400, keys=400)
+    with consume(topic, SingleOwner(backend), limit=400) as deliveries:
+        assert len(list(deliveries)) == 400
+    assert left(topic) == []

@@ -291,6 +291,18 @@ def test_what_was_in_hand_at_a_clean_end_is_marked() -> None:
     assert [(o.offset, unit.marked(o)) for o in (first, second)] == [(0, True), (1, False)]
 
 
+def test_an_acknowledgement_after_what_was_in_hand_was_given_up_still_counts() -> None:
+    unit = Unit(records(9))
+    assert taken(unit, 3) == [0, 1, 2]
+    unit.holding.release()
+    assert unit.holding.ack(1)
+    assert unit.holding.drained
+    unit.commit()
+    unit.open()
+    offers = [unit.take(), unit.take()]
+    assert [offer.offset for offer in offers if offer is not None] == [0, 2]
+
+
 def test_a_clean_end_keeps_the_marks_of_a_crash_before_it() -> None:
     unit = Unit(records(9))
     taken(unit, 3)

@@ -307,7 +307,7 @@ def test_after_a_crash_the_budget_is_marked_as_redelivered(
 ) -> None:
     push(topic, 50)
     settings = HubSettings.of(redelivery_records_max=8)
-    crashed = consume(topic, runtime, settings=settings)
+    crashed = consume(topic, runtime, settings=settings).__enter__()
     numbers(iter(crashed), 12)
     with consume(topic, SingleOwner(backend), settings=settings, until="end") as deliveries:
         marks = {delivery.value: delivery.redelivered for delivery in deliveries}
@@ -319,7 +319,7 @@ def test_a_crash_at_the_end_of_the_log_marks_nothing_that_comes_later(
     topic: Topic[Any], runtime: SingleOwner, backend: FaultyBackend
 ) -> None:
     push(topic, 5)
-    crashed = consume(topic, runtime, idle_timeout="10ms")
+    crashed = consume(topic, runtime, idle_timeout="10ms").__enter__()
     assert len(list(crashed)) == 5
     with consume(topic, SingleOwner(backend), limit=7) as deliveries:
         marks = []

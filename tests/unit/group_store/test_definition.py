@@ -23,7 +23,9 @@ from tailrace.group.definition import (
     parse_shared,
     read_group,
 )
+from tailrace.group.members import enter
 from tailrace.group.opening import delete_group, open_group
+from tailrace.group.reach import reach_key, reach_value, read_reach
 from tailrace.group.seeking import SeekState, find_seek
 from tailrace.group.starting import StartLike, format_start, parse_start
 from tailrace.group.streams import BasisReader, read_basis
@@ -150,11 +152,14 @@ def test_a_deleted_group_keeps_nothing_and_its_owners_write_no_more(
     open_group(backend, GROUP, "orders", "earliest", clock)
     fence = owner(backend, lead(backend), "orders/0.0")
     ack(backend, "orders/0.0", 0, 3, fence)
+    backend.commit(Transaction(table={reach_key(GROUP, "orders/0.0"): reach_value(9)}, fence=fence))
+    enter(backend, GROUP, "s1", "p1", clock.now_ms())
     delete_group(backend, GROUP)
     with pytest.raises(Fenced):
         backend.commit(Transaction(fence=fence))
     assert find_group(backend, GROUP) is None
     assert backend.table.scan("ledger/group:billing") == []
+    assert backend.table.scan("group-reach/billing") == []
     left = [e.key for e in backend.store.scan("") if "billing" in e.key]
     assert left == ["fence/group/billing"]
     with pytest.raises(UnknownGroup):
@@ -237,6 +242,8 @@ def test_a_topic_that_was_deleted_and_made_again_starts_at_0_and_old_owners_are_
     leader = lead(backend)
     fences = [owner(backend, leader, "orders/1.0"), owner(backend, leader, "orders/1.1")]
     ack(backend, "orders/1.1", 0, 2, fences[1])
+    reach = reach_key(GROUP, "orders/1.0")
+    backend.commit(Transaction(table={reach: reach_value(9)}, fence=fences[0]))
     hub.delete_topic("orders")
     again = hub.create_topic("orders", partitions=1)
     assert states(backend) == {"orders/0.0": UnitState.WAITING}
@@ -244,6 +251,7 @@ def test_a_topic_that_was_deleted_and_made_again_starts_at_0_and_old_owners_are_
     assert states(backend) == {"orders/0.0": UnitState.OPEN}
     again.scale(2)
     assert marks(backend, "orders/0.0", "orders/1.0", "orders/1.1") == [0, 0, 0]
+    assert read_reach(backend.table, GROUP, "orders/1.0") == 0
     for fence in fences:
         with pytest.raises(Fenced):
             backend.commit(Transaction(fence=fence))

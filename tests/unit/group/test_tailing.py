@@ -1,0 +1,90 @@
+"""Becoming a consumer of a group in a hub, and ceasing to be one, with the real runtime."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+import tailrace
+from tailrace.errors import BackendUnavailable
+from tailrace.hub import Hub
+from tailrace.testing import ManualClock, MemoryBackend
+from tests.integration.processes import ended_well, fork
+
+
+def test_a_hub_with_a_clock_of_its_own_is_consumed_by_that_of_the_machine() -> None:
+    with Hub.from_backend(MemoryBackend(), clock=ManualClock()) as hub:
+        topic = hub.create_topic("orders", partitions=1)
+        topic.push_many([(None, number) for number in range(3)])
+        with topic.tail(group="billing", until="end") as deliveries:
+            assert [delivery.value for delivery in deliveries] == [0, 1, 2]
+
+
+def test_a_loop_after_one_without_a_block_gets_all_that_is_left(tmp_path: Path) -> None:
+    with tailrace.open(tmp_path / "hub", sync="none") as hub:
+        topic = hub.create_topic("orders", partitions=4)
+        topic.push_many([(f"c{number}", number) for number in range(100)])
+        got = [delivery.value for delivery in topic.tail(group="billing", limit=10)]
+        got += [delivery.value for delivery in topic.tail(group="billing", limit=90)]
+    assert sorted(got) == list(range(100))
+
+
+def test_a_consumer_that_cannot_be_shown_takes_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = MemoryBackend()
+    with Hub.from_backend(backend) as hub:
+        consumer = hub.create_topic("orders", partitions=1).tail(group="billing")
+        with monkeypatch.context() as failing:
+            failing.setattr(backend.store, "commit", _unavailable)
+            with pytest.raises(BackendUnavailable), consumer:
+                pass
+        assert [each.name for each in threading.enumerate() if "tailrace" in each.name] == []
+
+
+def test_a_loop_that_is_cancelled_as_it_begins_leaves_the_group(tmp_path: Path) -> None:
+    async def cancelled(topic: tailrace.Topic[int], delay_s: float) -> None:
+        async def consume() -> None:
+            async with topic.tail(group="billing") as deliveries:
+                async for _ in deliveries:
+                    pass
+
+        work = asyncio.create_task(consume())
+        await asyncio.sleep(delay_s)
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+
+    with tailrace.open(tmp_path / "hub", sync="none") as hub:
+        topic = hub.create_topic("orders", int, partitions=2)
+        for delay_ms in (0, 1, 2, 4, 8):
+            asyncio.run(cancelled(topic, delay_ms / 1000))
+            assert hub.group("billing").describe().consumers == ()
+
+
+def test_a_topic_that_is_gone_is_not_made_again_by_who_consumes_it(tmp_path: Path) -> None:
+    settings = tailrace.HubSettings(auto_create=True)
+    with tailrace.open(tmp_path / "hub", sync="none", settings=settings) as hub:
+        hub.create_topic("orders.eu")
+        consumer = hub.tail("orders.*", group="billing")
+        hub.delete_topic("orders.eu")
+        with pytest.raises(tailrace.UnknownTopic):
+            consumer._session.share.decoder("orders.eu")
+        assert hub.topics() == []
+
+
+def _unavailable(_: object) -> NoReturn:
+    raise BackendUnavailable("it does not answer")
+
+
+def test_a_forked_child_that_leaves_the_block_of_its_parent_leaves_no_group(tmp_path: Path) -> None:
+    with tailrace.open(tmp_path / "hub", sync="none") as hub:
+        topic = hub.create_topic("orders", partitions=1)
+        topic.push(1)
+        with topic.tail(group="billing") as deliveries:
+            next(iter(deliveries))
+            child = fork(lambda: deliveries.__exit__(None, None, None))
+            assert ended_well(child)
+            assert len(hub.group("billing").describe().consumers) == 1
