@@ -59,7 +59,7 @@ class Agent:
             case Died():
                 self._subscribed = None
                 return self._all(event, now)
-            case LeaderAt(entry):
+            case LeaderAt(entry, _):
                 self._leader = entry
                 return self._all(event, now)
             case Progressed() | Drained() | Lost() | Tick():
@@ -82,7 +82,10 @@ class Agent:
         if self._subscribed is None or self.current is not None:
             return []
         self.current = self._make(self._subscribed)
-        return [] if self._leader is None else self.current.handle(LeaderAt(self._leader), now)
+        if self._leader is None:
+            return []
+        found = LeaderAt(self._leader, self.current.roster_version)
+        return self.current.handle(found, now)
 
     def _unsubscribe(self, event: Unsubscribed, now: float) -> list[Action]:
         self._subscribed = None

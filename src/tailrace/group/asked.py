@@ -62,8 +62,9 @@ class Asked:
             raise InvalidValue("until", until, "'end', or None to go on")
         counts = {"limit": limit, "attempts": attempts, "batch_size": batch_size}
         for what, count in counts.items():
-            if count is not None and count < 1:
-                raise InvalidValue(what, count, "1 or more")
+            whole = isinstance(count, int) and not isinstance(count, bool)
+            if count is not None and not (whole and count >= 1):
+                raise InvalidValue(what, count, "a whole number, 1 or more")
         token = secrets.token_hex(6)
         handler = parse_duration(
             settings.handler_timeout if handler_timeout is None else handler_timeout,

@@ -34,9 +34,11 @@ from tailrace.group.unit import LeaderEntry
 
 
 class LeaderAt(NamedTuple):
-    """The registry knows who leads the group."""
+    """The registry knows who leads the group. Lists of borrowers for that leader have this one from
+    `roster_version` on."""
 
     entry: LeaderEntry
+    roster_version: int
 
 
 BorrowerEvent: TypeAlias = (
@@ -115,8 +117,8 @@ class Borrower:
         if self.state is None:
             return []
         match event:
-            case LeaderAt(entry):
-                return self._follow(entry, now)
+            case LeaderAt():
+                return self._follow(event, now)
             case LeaderConnectResponse():
                 return self._connected(event)
             case Grant():
@@ -160,10 +162,10 @@ class Borrower:
         assert (self.state is BorrowerState.UNSUBSCRIBING) == (self._leave_at is not None)
         assert self.state is not BorrowerState.CONNECTING or not self._streams
 
-    def _follow(self, entry: LeaderEntry, now: float) -> list[Action]:
-        if self.leader is not None and entry.term <= self.leader.term:
+    def _follow(self, found: LeaderAt, now: float) -> list[Action]:
+        if self.leader is not None and found.entry.term <= self.leader.term:
             return []
-        self.leader = entry
+        self.leader, self.roster_version = found
         self._present = Resend(self._times, now)
         self._wanted_since = now
         return self._present_again(now)

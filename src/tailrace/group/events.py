@@ -131,9 +131,10 @@ class Gone(NamedTuple):
 
 
 class Stalled(NamedTuple):
-    """A process has given no sign of life in the store for a whole lease, by our own clock."""
+    """A process has given no sign of life for a whole lease up to `looked_at`, by our own clock."""
 
     process: str
+    looked_at: float
 
 
 class Beaten(NamedTuple):

@@ -151,12 +151,17 @@ class Leading:
         self._peers.pop(process, None)
         return self._tell_all(lambda _: ProcessLost(process, why), now)
 
-    def outlived(self, process: str) -> None:
-        """A process has not acted since before it was followed here: one lease is enough."""
+    def outlived(self, process: str, looked_at: float) -> None:
+        """A process had not beaten for a lease by then, or was dead.
+
+        So what it acted on as the leader of groups that are led here now ended before that, and one
+        lease from then is enough.
+        """
         for led in self._led.values():
-            if led.predecessor == process:
+            if led.predecessor == process and looked_at >= led.elected_at:
                 led.predecessor = None
-                led.leader.adopt_until = led.elected_at + self._times.free_s
+                adopt_until = looked_at + self._times.free_s
+                led.leader.adopt_until = min(led.leader.adopt_until, adopt_until)
                 led.due = _NEVER
 
     def beaten(self, beaten: Beaten, now: float) -> list[str]:

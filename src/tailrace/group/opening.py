@@ -21,7 +21,7 @@ from tailrace.backend.contract import (
     Transaction,
 )
 from tailrace.clock import Clock
-from tailrace.errors import Busy, Conflict, Fenced, GroupExists, UnknownTopic
+from tailrace.errors import Busy, Conflict, Fenced, GroupExists, InvalidValue, UnknownTopic
 from tailrace.group.definition import (
     GROUPS,
     LEADERS,
@@ -103,6 +103,10 @@ def _create(
     found = matching_topics(backend, topics)
     if topics.exact and not found:
         raise UnknownTopic(topics.text, backend.name, names(backend))
+    if isinstance(start, tuple):
+        for position in start:
+            if not topics.matches(position.topic):
+                raise InvalidValue("start", str(position), f"a position in {topics.text}")
     target = format_start(start)
     orders = {}
     for topic, stored in found.items():

@@ -63,7 +63,7 @@ class Probing:
             gap_s = 0.0 if seen.failed else begun - seen.looked_at
             still_s = seen.still_s + min(gap_s, self._lease_s / _GAPS_MIN)
         self._seen[process] = _Seen(beats, still_s, self._clock.monotonic())
-        return Stalled(process) if still_s >= self._lease_s else None
+        return Stalled(process, begun) if still_s >= self._lease_s else None
 
     def _forget_those_of_old(self, now: float) -> None:
         """Nobody may ask for them again, and they are in the order of the looks."""

@@ -133,11 +133,11 @@ class Registry:
             case UnitsRead() | GrantsCommitted() | GrantsRefused() | GrantsUnknown() | GrantsRead():
                 return self._to_leader(event.group, event, now)
             case Gone(process):
-                self._leading.outlived(process)
+                self._leading.outlived(process, now)
                 lost = self._leading.lost(process, "dead", now)
                 return lost + self._take_over(process, now)
-            case Stalled(process):
-                self._leading.outlived(process)
+            case Stalled(process, looked_at):
+                self._leading.outlived(process, looked_at)
                 return self._take_over(process, now)
             case Beaten():
                 for group in self._leading.beaten(event, now):
@@ -183,7 +183,7 @@ class Registry:
         actions: list[Action] = []
         if followed.entry is not None:
             self._pulse(followed.entry.process, now)
-            actions += agent.handle(LeaderAt(followed.entry), now)
+            actions += agent.handle(LeaderAt(followed.entry, self._roster_version), now)
         return actions + self._to_agent(event.session, event, now)
 
     def _make_borrower(self, subscribed: Subscribed) -> Borrower:
@@ -256,7 +256,7 @@ class Registry:
         self._roster_version += 1
         if self._has_sessions(group):
             self._pulse(entry.process, now)
-        return self._to_agents(group, LeaderAt(entry), now)
+        return self._to_agents(group, LeaderAt(entry, self._roster_version), now)
 
     def _pulse(self, process: str, now: float) -> None:
         self._pulses.setdefault(process, Pulse(self.times, now))

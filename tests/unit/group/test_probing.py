@@ -30,7 +30,8 @@ class Watched:
         return self.beats
 
     def look(self) -> Gone | Stalled | None:
-        return self.probing.look("p")
+        found = self.probing.look("p")
+        return found._replace(looked_at=0.0) if isinstance(found, Stalled) else found
 
     def look_for(self, seconds: float) -> list[Gone | Stalled | None]:
         seen = []
@@ -56,7 +57,7 @@ def test_a_process_that_stands_still_for_a_lease_is_stalled_as_long_as_it_does(
     watched: Watched,
 ) -> None:
     assert set(watched.look_for(LEASE_S - 0.25)) == {None}
-    assert set(watched.look_for(1.0)) == {Stalled("p")}
+    assert set(watched.look_for(1.0)) == {Stalled("p", 0.0)}
     watched.beats = 1
     assert set(watched.look_for(LEASE_S - 0.25)) == {None}
 
@@ -82,7 +83,7 @@ def test_the_time_around_a_look_that_fails_does_not_count(watched: Watched) -> N
         watched.fails = False
         watched.clock.advance(0.7)
         assert watched.look() is None
-    assert Stalled("p") in watched.look_for(LEASE_S)
+    assert Stalled("p", 0.0) in watched.look_for(LEASE_S)
 
 
 def test_whoever_was_stopped_itself_does_not_take_the_other_for_stalled(watched: Watched) -> None:

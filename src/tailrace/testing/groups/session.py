@@ -67,6 +67,8 @@ class SimulatedSession:
         """Units of which there may be something to read."""
         self._draining: set[str] = set()
         self._committing: set[str] = set()
+        self._commit_again: set[str] = set()
+        """The units of which more was to be committed while a commit was under way."""
         self._in_hand = 0
         self._pump_due = False
         self._progress_due = False
@@ -270,8 +272,10 @@ class SimulatedSession:
     def _commit(self, unit: str, holding: Holding) -> None:
         """Make durable what was acknowledged, and tell the leader."""
         if unit in self._committing:
+            self._commit_again.add(unit)
             return
         self._committing.add(unit)
+        self._commit_again.discard(unit)
 
         def work() -> Callable[[], None]:
             if self._holdings.get(unit) is not holding:
@@ -310,7 +314,7 @@ class SimulatedSession:
         if drained:
             event = Drained(self.id, unit, holding.epoch, mark)
         self._process.tell(event)
-        if holding.drained and not drained:
+        if unit in self._commit_again or (holding.drained and not drained):
             self._commit(unit, holding)
         self._pump_soon(0.0)
 
