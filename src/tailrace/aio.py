@@ -18,9 +18,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+
+import pyarrow as pa
 
 from tailrace import hub as _hub
 from tailrace.group.deliveries import Deliveries
@@ -30,6 +32,7 @@ from tailrace.message import Receipt
 from tailrace.settings import HubSettings
 from tailrace.topic.pending import Pending
 from tailrace.topic.producer import Producer as _Producer
+from tailrace.topic.topic import StorageTopicInfo
 
 __all__ = ["Group", "Hub", "Producer", "Topic", "open"]
 
@@ -106,6 +109,22 @@ class Topic(Generic[T]):
     plan_scale = _awaited(_Topic.plan_scale)
     add_storage_topic = _awaited(_Topic.add_storage_topic)
     switch_produce = _awaited(_Topic.switch_produce)
+
+    async def storage_topics(self) -> list[StorageTopicInfo]:
+        """Its storage topics, oldest first, as they are now."""
+        return await asyncio.to_thread(lambda: self.held.storage_topics)
+
+    async def produce_pointer(self) -> int:
+        """The index of the storage topic that takes pushes now."""
+        return await asyncio.to_thread(lambda: self.held.produce_pointer)
+
+    async def batches(
+        self, storage: int, partition: int, start: int = 0, end: int | None = None
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """Records of a partition in columns, for `async for`; see `tailrace.Topic.batches`."""
+        found = await asyncio.to_thread(self.held.batches, storage, partition, start, end)
+        while (batch := await asyncio.to_thread(next, found, None)) is not None:
+            yield batch
 
     async def producer(self, **options: Any) -> Producer[T]:
         """A pipelined producer; see `tailrace.Topic.producer`."""
@@ -184,7 +203,15 @@ class _Opening:
         return self._open().__await__()
 
     async def _open(self) -> Hub:
-        self._opened = Hub(await asyncio.to_thread(self._start))
+        opening = asyncio.get_running_loop().run_in_executor(None, self._start)
+        try:
+            self._opened = Hub(await asyncio.shield(opening))
+        except asyncio.CancelledError:
+            # The thread goes on, and nobody else would close what it opens.
+            await asyncio.wait([opening])
+            if opening.exception() is None:
+                await asyncio.to_thread(opening.result().close)
+            raise
         return self._opened
 
     async def __aenter__(self) -> Hub:

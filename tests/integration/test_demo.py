@@ -97,7 +97,7 @@ def test_what_happened_is_told_in_plain_lines_where_there_is_no_terminal(
 ) -> None:
     _, _, progress = played
     assert [line.split()[0] for line in progress.splitlines() if line.startswith("  ")] == [
-        *("scaled:", "kill", "scaled:"),
+        *("scaled:", "kill", "kill", "scaled:"),
         *("failed:", "others:", "$", "stopped:", "$"),
     ]
     for stage in ("pushing", "consuming", "writing"):

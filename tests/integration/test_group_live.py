@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tailrace
-from tailrace.errors import DeliveryFailed, UnknownGroup
+from tailrace.errors import DeliveryFailed, UnknownGroup, UnknownTopic
 from tests.integration.children import Child, Report
 
 pytestmark = pytest.mark.part("groups")
@@ -26,7 +26,8 @@ def hub(tmp_path: Path) -> Iterator[tailrace.Hub]:
 
 def _consume(report: Report, directory: Path, topics: str) -> None:
     """Report all values, and what ends it."""
-    with tailrace.open(directory) as hub, hub.tail(topics, int, group="billing") as deliveries:
+    group = None if topics.startswith("$") else "billing"
+    with tailrace.open(directory) as hub, hub.tail(topics, int, group=group) as deliveries:
         report("joined")
         try:
             for delivery in deliveries:
@@ -58,6 +59,26 @@ def test_a_group_over_a_filter_consumes_a_topic_that_is_created_later(
     print(f"consumed {taken_s * 1000:.0f} ms after the topic was created")
     assert taken_s < NEW_TOPIC_MAX_S
     list(child.kill())
+
+
+def test_consumers_of_a_topic_that_is_deleted_get_an_error_and_those_of_a_filter_go_on(
+    hub: tailrace.Hub, tmp_path: Path
+) -> None:
+    hub.create_topic("orders.eu", int, partitions=2).push(1)
+    us = hub.create_topic("orders.us", int, partitions=2)
+    others = _consumer(tmp_path, "orders.*")
+    assert others.next_report() == 1
+    children = [Child(_consume, tmp_path / "hub", "$shared/eu/orders.eu") for _ in range(2)]
+    assert [child.next_report() for child in children] == ["joined"] * 2
+    hub.delete_topic("orders.eu")
+    for child in children:
+        while (report := child.next_report()) == 1:
+            pass
+        assert report == UnknownTopic.__name__
+    us.push(2)
+    assert others.next_report() == 2
+    for child in (others, *children):
+        list(child.kill())
 
 
 def test_a_consumer_that_gives_a_message_back_for_ever_gets_an_error_and_other_keys_go_on(

@@ -10,8 +10,8 @@ from typing import Any, Self
 
 class Signals:
     """Counts Ctrl-C and SIGTERM within a `with` block. `noted`, which may be replaced, is called
-    for each, in the midst of whatever the main thread does, so it must not take locks; it may
-    raise."""
+    for each, in the midst of whatever the main thread does, so it may take only locks that this
+    thread can take again; it may raise."""
 
     def __init__(self, noted: Callable[[], None] = lambda: None) -> None:
         self.count = 0

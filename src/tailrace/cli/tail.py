@@ -6,7 +6,6 @@ import functools
 import re
 import select
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -133,8 +132,7 @@ def tail_command(
     last = parse_edge(end or "latest") if ends else None
     with session.open_hub() as hub:
         topic, span = open_span(hub, where, first, last)
-        in_json = session.output is Output.JSON
-        write = _as_json(lambda _: topic) if in_json else compile_format(text or _FORMAT)
+        write = _writing(session, text, lambda _: topic)
         try:
             _print(tail(topic, span), write, count)
         except KeyboardInterrupt:
@@ -155,8 +153,7 @@ def _tail_group(
     """Print as a consumer of a group. What is printed and flushed is acknowledged."""
     out = sys.stdout.buffer
     with session.open_hub() as hub:
-        in_json = session.output is Output.JSON
-        write = _as_json(hub.topic) if in_json else compile_format(text or _FORMAT)
+        write = _writing(session, text, hub.topic)
         consumer = hub.tail(
             where,
             group=group,
@@ -164,11 +161,12 @@ def _tail_group(
             until="end" if exits else None,
             limit=count,
         )
-        with Signals() as signals, consumer as deliveries:
+        with Signals() as signals:
             signals.noted = functools.partial(_stop, consumer, signals)
-            for delivery in deliveries:
-                out.write(write(delivery))
-                out.flush()
+            with consumer as deliveries:
+                for delivery in deliveries:
+                    out.write(write(delivery))
+                    out.flush()
         if signals.count and exits:
             raise KeyboardInterrupt
 
@@ -177,8 +175,7 @@ def _stop(consumer: Deliveries[Any], signals: Signals) -> None:
     """Let the loop end behind the message in hand; asked twice, end it here and now."""
     if signals.count > 1:
         raise KeyboardInterrupt
-    # By another thread: this one may be inside the lock that it takes.
-    threading.Thread(target=consumer.shutdown, daemon=True).start()
+    consumer.shutdown()
 
 
 def _print(messages: Iterator[list[Message[Any]]], write: Format, count: int | None) -> None:
@@ -203,6 +200,13 @@ def _check_reader() -> None:
     poll.register(sys.stdout.buffer, 0)
     if any(events & select.POLLERR for _, events in poll.poll(0)):
         raise BrokenPipeError
+
+
+def _writing(session: Session, text: str | None, topic_of: Callable[[str], Any]) -> Format:
+    """What writes a message as is asked for."""
+    if session.output is Output.JSON:
+        return _as_json(topic_of)
+    return compile_format(_FORMAT if text is None else text)
 
 
 def _as_json(topic_of: Callable[[str], Any]) -> Format:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from operator import attrgetter
@@ -42,10 +41,7 @@ def consume(directory: Path, consumer: int) -> None:
     file = os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     with tailrace.open(directory, settings=tailrace.HubSettings()) as hub:
         deliveries = hub.topic(TOPIC, Order).tail(group=GROUP, id=f"consumer-{consumer}")
-        # By another thread: a handler of signals may be inside any lock.
-        signal.signal(
-            signal.SIGTERM, lambda *_: threading.Thread(target=deliveries.shutdown).start()
-        )
+        signal.signal(signal.SIGTERM, lambda *_: deliveries.shutdown())
         with deliveries:
             for delivery in deliveries:
                 order = delivery.value

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tailrace.backend.contract import Backend
-from tailrace.errors import InvalidName, InvalidValue, UnknownGroup
+from tailrace.errors import InvalidName, InvalidValue, UnknownGroup, UnknownTopic
 from tailrace.topic.composite import TOPICS, check_name, decode_definition
-from tailrace.topic.view import Stored, find
+from tailrace.topic.view import Stored, find, names
 
 GROUPS: Final = "group/"
 """Store entries under this prefix are the definitions of groups."""
@@ -126,6 +126,14 @@ def read_group(backend: Backend, name: str) -> StoredGroup:
     if found is None:
         raise UnknownGroup(name, backend.name, group_names(backend))
     return found
+
+
+def check_group(backend: Backend, name: str) -> None:
+    """Raise what makes consuming in a group pointless: `UnknownGroup`, or `UnknownTopic` when it
+    shares one topic and that is not there."""
+    topics = TopicFilter(read_group(backend, name).definition.filter)
+    if topics.exact and not matching_topics(backend, topics):
+        raise UnknownTopic(topics.text, backend.name, names(backend))
 
 
 def group_names(backend: Backend) -> list[str]:

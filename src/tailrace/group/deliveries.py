@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import os
 import threading
@@ -138,15 +139,16 @@ class Deliveries(Generic[T]):
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The messages in columns, as Arrow batches of at most `batch_size` rows of one partition,
-        which the schema's metadata names. Acknowledged when the next one is asked for."""
+        which the schema's metadata names: ``partition``. Rows with offsets before its
+        ``redelivered_below``, if it has that, may have been in a consumer's hand before.
+        Acknowledged when the next one is asked for."""
         if self._asked.acks is Acks.MANUAL:
             raise InvalidValue("ack", "manual", "'auto': batches are acknowledged as wholes")
         with self._alone(), self._taking_part():
             while (owned := self._turn()) is not None:
                 batch = self._batch(owned)
                 if batch is not None:
-                    name = {b"partition": owned.name.encode()}
-                    yield batch.replace_schema_metadata(name)
+                    yield batch
 
     def run(self, handler: Callable[[Delivery[T]], object]) -> None:
         """Call the handler with each delivery until `shutdown`, or until a loop would end.
@@ -154,6 +156,7 @@ class Deliveries(Generic[T]):
         A handler that raises gives the message back: it comes again a little later, and the last
         attempt raises `DeliveryFailed` from what the handler raised.
         """
+        _check_handler(handler)
         trouble: Exception | None = None
         with self:
             try:
@@ -169,7 +172,8 @@ class Deliveries(Generic[T]):
                 raise failed from trouble
 
     def start(self, handler: Callable[[Delivery[T]], object]) -> Self:
-        """`run` in a thread of its own. What ends it early is raised by `shutdown`."""
+        """`run` in a thread of its own. What ends it early is logged, and raised by `shutdown`."""
+        _check_handler(handler)
         if self._thread is not None:
             raise Error("this consumer is running", "start another")
         self._thread = threading.Thread(
@@ -179,7 +183,8 @@ class Deliveries(Generic[T]):
         return self
 
     def shutdown(self) -> None:
-        """End the iteration once the delivery in hand is done. From any thread, a handler too.
+        """End the iteration once the delivery in hand is done. From any thread, a handler too; in a
+        signal handler only without `start`.
 
         After `start` it returns when the consumer has left the group, and raises what ended it.
         """
@@ -276,6 +281,7 @@ class Deliveries(Generic[T]):
         try:
             self.run(handler)
         except BaseException as error:
+            _log.error("a consumer of %s has ended", self.group, exc_info=error)
             self._trouble = error
 
     def _turn(self, abandoned: threading.Event | None = None) -> Owned | None:
@@ -359,18 +365,30 @@ class Deliveries(Generic[T]):
             if offer is None:
                 return None
             chunk, first, end = offer.chunk, offer.row, offer.row + 1
-            self._in_hand = Delivery(*offer)
+            delivery: Delivery[T] = Delivery(*offer)
+            self._in_hand = delivery
+            redelivered_below = offer.offset + 1 if delivery.redelivered else 0
         else:
             holding.cursor = end
             if self._clock.monotonic() >= share.limit:
                 holding.cursor = first
                 return None
             self._in_hand = _Batch(holding)
+            redelivered_below = chunk.redelivered_below
         if self._left is not None:
             self._left -= end - first
         assert chunk.records is not None
-        return chunk.records.slice(first, end - first)
+        metadata = {"partition": owned.name}
+        if chunk.offsets[first] < redelivered_below:
+            metadata["redelivered_below"] = str(redelivered_below)
+        return chunk.records.slice(first, end - first).replace_schema_metadata(metadata)
 
     def _bounded(self, holding: Holding) -> int:
         end = holding.stretch()
         return end if self._left is None else min(end, holding.cursor + self._left)
+
+
+def _check_handler(handler: object) -> None:
+    if not callable(handler) or inspect.iscoroutinefunction(handler):
+        valid = "a function that takes a delivery; with asyncio, async for over this consumer"
+        raise InvalidValue("handler", handler, valid)

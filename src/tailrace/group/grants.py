@@ -86,13 +86,15 @@ def resign(backend: Backend, group: str, term: int) -> None:
 
 def standing_grants(backend: Backend, group: str) -> tuple[StoredGrant, ...]:
     """The grants of a group, by unit."""
-    prefix = grant_key(group, "")
+    prefix, fences = grant_key(group, ""), FENCES + unit_fence(group, "")
+    entries = backend.store.scan(prefix)
+    # Read behind the grants: whatever is fenced when this returns is seen to be.
+    epochs = {entry.key.removeprefix(fences): entry.version for entry in backend.store.scan(fences)}
     found = []
-    for key, value, version in backend.store.scan(prefix):
-        if value is not None:
-            grant = _decode_grant(value)
-            unit = key.removeprefix(prefix)
-            found.append(StoredGrant(unit, grant.borrower, grant.process, version))
+    for key, value, version in entries:
+        unit, grant = key.removeprefix(prefix), _decode_grant(value or b"")
+        fenced = epochs.get(unit, version) > version
+        found.append(StoredGrant(unit, grant.borrower, grant.process, version, fenced))
     return tuple(found)
 
 

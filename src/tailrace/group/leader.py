@@ -109,7 +109,8 @@ class Leader:
         self.deposed = False
         self.adopt_until = adopt_until
         self.marks: dict[str, tuple[int, int]] = {}
-        """How far units are by what borrowers said: epoch and mark, only ever higher."""
+        """How far units are by what borrowers said: epoch and mark, only ever higher. For people to
+        see; nothing is decided by it."""
         self._times = times
         self._borrowers: dict[str, _Borrower] = {}
         self._assignments = Assignments(group, term, times)
@@ -119,6 +120,8 @@ class Leader:
             unheard = _Borrower(grant.process, revoke_timeout_s=2 * times.free_s)
             self._borrowers.setdefault(grant.borrower, unheard)
             self._assignments.adopt(grant.unit, grant.borrower, grant.epoch)
+            if grant.fenced:
+                self._assignments.release(grant.unit, "fenced", 2 * times.free_s, now)
         self.membership = 0
         """A number that changes with the borrowers."""
         self.processes: frozenset[str] = frozenset()
@@ -282,14 +285,16 @@ class Leader:
         return self._lose(gone, "no longer there") + refused
 
     def _take_grants(self, read: GrantsRead, now: float) -> None:
-        """Take up what the store has. Grants of which no borrower was told are made again."""
+        """Take up what the store has. Grants of which no borrower was told are made again, and
+        those that a seek has fenced are taken away."""
         if not self._stored.take_grants(read.grants, now):
             return
         self._changed, self.deposed = True, read.deposed
+        stands = {(grant.unit, grant.epoch) for grant in read.grants if not grant.fenced}
         for unit, assignment in self._assignments.items():
-            if self._stored.epochs.get(unit) != assignment.epoch:
+            if (unit, assignment.epoch) not in stands:
                 timeout_s = self._borrowers[assignment.borrower].revoke_timeout_s
-                self._assignments.release(unit, "not stored", timeout_s, now)
+                self._assignments.release(unit, "fenced", timeout_s, now)
 
     def _committed(self, done: GrantsCommitted, now: float) -> list[Action]:
         commit = self._stored.settle(done.number)

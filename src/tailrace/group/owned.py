@@ -20,6 +20,7 @@ from tailrace.group.definition import consumer_name, unit_fence
 from tailrace.group.events import Drained, Event, Lost, Progressed
 from tailrace.group.holding import Holding
 from tailrace.group.reach import read_reach
+from tailrace.group.trouble import Trouble
 from tailrace.message import Message, Partition
 from tailrace.topic.ledger import Progress
 from tailrace.topic.reading import READ_BYTES
@@ -70,6 +71,8 @@ class Share:
         self.stops: Mapping[Partition, int] | None = None
         """Offsets to stop at, in these partitions alone; None to go on for ever."""
         self.prefetch_bytes = terms.prefetch_bytes
+        self.trouble = Trouble(_log, f"consuming in group {group}")
+        """Over with the next commit: there may be much to read where nothing can be written."""
 
     def news(self) -> None:
         """Have the consumer look again before it hands out any more. With the lock."""
@@ -272,6 +275,7 @@ class Owned:
                 except Fenced:
                     self.lose()
                     raise
+                share.trouble.worked()
                 with share.lock:
                     holding.saved()
             self._report(mark, finished=finished, drained=drained)

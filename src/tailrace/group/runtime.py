@@ -24,7 +24,8 @@ from typing import Final
 
 from tailrace.backend.contract import Backend
 from tailrace.clock import Clock, SystemClock
-from tailrace.errors import Busy, HubClosed, UnknownGroup
+from tailrace.errors import Busy, HubClosed, UnknownGroup, UnknownTopic
+from tailrace.group.definition import check_group
 from tailrace.group.events import Event
 from tailrace.group.loop import GroupMachine, Loop
 from tailrace.group.member import Member
@@ -71,9 +72,7 @@ class Runtime:
         )
         with contextlib.ExitStack() as undo:
             undo.callback(self._hold.release)
-            self._worker = Worker(
-                backend, self.process, clock, tell=self.tell, gone=self._group_gone
-            )
+            self._worker = Worker(backend, self.process, clock, tell=self.tell, check=self._check)
             self._saving = Saving(self._members, progress_interval_s, clock)
             self._tide = Tide(
                 backend,
@@ -81,7 +80,7 @@ class Runtime:
                 self._hold,
                 self._members,
                 tell=self._post,
-                gone=self._group_gone,
+                check=self._check,
             )
             undo.callback(self._tide.close)
             self._loop = Loop(
@@ -197,9 +196,14 @@ class Runtime:
         for member in list(self._members.values()):
             member.fail(error)
 
-    def _group_gone(self, error: UnknownGroup) -> None:
-        for member in list(self._members.values()):
-            if member.group == error.group:
+    def _check(self, group: str) -> None:
+        """Fail the sessions of a group in which there is nothing to consume any more."""
+        # Who is there first, then the look: whoever comes later has found the group made again.
+        members = [member for member in list(self._members.values()) if member.group == group]
+        try:
+            check_group(self.backend, group)
+        except (UnknownGroup, UnknownTopic) as error:
+            for member in members:
                 member.fail(error)
 
     def _end(self, hand_over_s: float) -> None:

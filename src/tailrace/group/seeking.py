@@ -104,7 +104,9 @@ def find_seeks(backend: Backend, group: str) -> dict[str, StoredSeek]:
 def pending_change(
     backend: Backend, group: str, version: int, orders: Mapping[str, Order]
 ) -> Change:
-    """The first step of seeks in some topics: nobody owns their units any more.
+    """The first step of seeks in some topics: who owns their units can write no more.
+
+    The grants stay, for a leader to see whom it has to tell.
 
     `version` is that of the group's definition, 0 for a group that the change is to create.
     """
@@ -126,7 +128,6 @@ def pending_change(
         writes[consumer_key(topic, consumer_name(group))] = b""
         for unit in _units(backend, group, topic, stored):
             writes[FENCES + unit_fence(group, unit)] = b""
-            writes[grant_key(group, unit)] = None
     return Change(expect, writes)
 
 

@@ -8,7 +8,6 @@ the thread of a user who waits for an acknowledgement; never in a call that may 
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -41,8 +40,6 @@ _DUE_S: Final = 0.001
 _LEAVE_S: Final = 2.0
 _FINISH_S: Final = 0.8
 _COMMITS_AT_ONCE: Final = 16
-
-_log: Final = logging.getLogger("tailrace.group")
 
 
 class Session:
@@ -335,7 +332,7 @@ class Session:
         except HubClosed:
             raise
         except BackendUnavailable as error:
-            _log.warning("group %s: %s is tried again: %s", self.group, owned.name, error)
+            self.share.trouble.failed(error)
             owned.rests_until = self.share.clock.monotonic() + _REST_S
         return False
 

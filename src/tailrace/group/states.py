@@ -76,9 +76,9 @@ ASSIGNMENT: Final = Transitions[AssignmentState](
         (AssignmentState.GRANTED, "revoke", AssignmentState.REVOKING),
         (AssignmentState.GRANTED, "final progress", AssignmentState.REVOKED),
         (AssignmentState.REVOKING, "final progress", AssignmentState.REVOKED),
-        (AssignmentState.GRANTING, "not stored", AssignmentState.REVOKED),
-        (AssignmentState.GRANTED, "not stored", AssignmentState.REVOKED),
-        (AssignmentState.REVOKING, "not stored", AssignmentState.REVOKED),
+        (AssignmentState.GRANTING, "fenced", AssignmentState.REVOKED),
+        (AssignmentState.GRANTED, "fenced", AssignmentState.REVOKED),
+        (AssignmentState.REVOKING, "fenced", AssignmentState.REVOKED),
         *(
             (state, cause, None)
             for state in AssignmentState

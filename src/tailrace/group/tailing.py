@@ -9,7 +9,7 @@ from typing import Any
 from tailrace.backend.contract import Backend
 from tailrace.clock import Clock, SystemClock
 from tailrace.group.asked import Asked
-from tailrace.group.definition import TopicFilter, matching_topics
+from tailrace.group.definition import TopicFilter, check_group, matching_topics
 from tailrace.group.deliveries import Deliveries
 from tailrace.group.ends import ends_of
 from tailrace.group.members import enter
@@ -48,6 +48,7 @@ def consume(
     def take_part(session: Session) -> Runtime:
         runtime = join(backend, session, times, interval_s)
         try:
+            check_group(backend, group)
             enter(backend, group, session.id, runtime.process, clock.now_ms())
         except BaseException:
             runtime.leave(session.id)

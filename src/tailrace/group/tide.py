@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from tailrace.backend.contract import Backend, Bounds, Entry, Hold, StorageTopic
-from tailrace.errors import HubClosed, UnknownGroup, UnknownTopic, WatchExpired
+from tailrace.errors import HubClosed, UnknownTopic, WatchExpired
 from tailrace.group.definition import GROUPS, LEADERS
 from tailrace.group.events import Beaten, Event, LeaderFound
 from tailrace.group.grants import leader_found
@@ -48,7 +48,8 @@ class UnitsChanged(NamedTuple):
 class Tide:
     """See the module. Methods other than `run` may be called from any thread.
 
-    `tell` is given what the store says; `gone` is given the error of a group that was deleted.
+    `tell` is given what the store says; `check` is given the groups that may have ended: they or
+    a topic were deleted.
     """
 
     def __init__(
@@ -59,14 +60,14 @@ class Tide:
         members: Mapping[str, Member],
         *,
         tell: Callable[[Event | UnitsChanged], None],
-        gone: Callable[[UnknownGroup], None],
+        check: Callable[[str], None],
     ) -> None:
         self._backend = backend
         self._process = process
         self._hold = hold
         self._members = members
         self._tell = tell
-        self._gone = gone
+        self._check = check
         self._follower = backend.follower()
         self._mutex = threading.Lock()
         self._awaited: dict[str, dict[Partition, int]] = {}
@@ -150,32 +151,37 @@ class Tide:
         except WatchExpired as expired:
             entries = self._all_entries(expired.floor)
         for entry in entries:
-            self._seen = max(self._seen, entry.version)
             self._changed(entry)
+            self._seen = max(self._seen, entry.version)
 
     def _all_entries(self, floor: int) -> list[Entry]:
         """Everything afresh; and for what may be removed, that it is."""
         entries = self._backend.store.scan("")
         there = {entry.key for entry in entries}
-        for group in {member.group for member in list(self._members.values())}:
+        for group in self._groups():
             if LEADERS + group not in there:
                 self._tell(LeaderFound(group, None))
-            if GROUPS + group not in there:
-                self._gone(UnknownGroup(group, self._backend.name))
+            self._check(group)
         self._seen = max(self._seen, floor)
         return entries
+
+    def _groups(self) -> set[str]:
+        return {member.group for member in list(self._members.values())}
 
     def _changed(self, entry: Entry) -> None:
         if entry.key.startswith(LEADERS):
             self._tell(leader_found(entry))
         elif entry.key.startswith(TOPICS):
             self._tell(UnitsChanged(None))
+            if entry.value is None:
+                for group in self._groups():
+                    self._check(group)
         elif entry.key.startswith(SEEKS):
             self._tell(UnitsChanged(entry.key.removeprefix(SEEKS).partition("/")[0]))
         elif entry.key.startswith(GROUPS):
             group = entry.key.removeprefix(GROUPS)
             if entry.value is None:
-                self._gone(UnknownGroup(group, self._backend.name))
+                self._check(group)
             else:
                 self._tell(UnitsChanged(group))
 

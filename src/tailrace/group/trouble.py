@@ -11,7 +11,10 @@ PASSING = (BackendUnavailable, Busy, Conflict, Fenced)
 
 
 class Trouble:
-    """Logs the beginning and the end of a time in which something does not work. For one thread."""
+    """Logs the beginning and the end of a time in which something does not work.
+
+    Threads that share one may at worst say it twice.
+    """
 
     def __init__(self, log: logging.Logger, what: str) -> None:
         self._log = log

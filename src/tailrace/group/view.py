@@ -132,6 +132,8 @@ class _Owners:
 
 def _stream(view: StreamView, grants: dict[str, StoredGrant], owners: _Owners) -> GroupStream:
     grant = grants.get(str(view.partition))
+    if grant is not None and grant.fenced:
+        grant = None
     owner = None if grant is None else owners.of(grant.process)
     epoch = None if grant is None or owner is None else grant.epoch
     name = str(view.partition)

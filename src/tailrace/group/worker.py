@@ -39,8 +39,8 @@ class Worker:
     """Carries out actions in the order in which they came, history last.
 
     An action that already waits is not queued again. One that the backend fails is given up, for it
-    will be asked for again; only history is kept. `tell` is given the answers; `gone` is given the
-    error of a group that does not exist.
+    will be asked for again; only history is kept. `tell` is given the answers; `check` is given
+    groups that do not exist.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class Worker:
         clock: Clock,
         *,
         tell: Callable[[Event], None],
-        gone: Callable[[UnknownGroup], None],
+        check: Callable[[str], None],
     ) -> None:
         self._backend = backend
         self._process = process
         self._clock = clock
         self._tell = tell
-        self._gone = gone
+        self._check = check
         self._changed = threading.Condition()
         self._actions: dict[StoreAction, None] = {}
         self._lines: list[HistoryLine] = []
@@ -96,20 +96,24 @@ class Worker:
         while (action := self._next(retry_s)) is not None:
             retry_s = None
             try:
-                if isinstance(action, list):
-                    append_history(self._backend, action)
-                elif (answer := self._carry_out(action)) is not None:
-                    self._tell(answer)
+                self._do(action)
             except HubClosed:
                 raise
-            except UnknownGroup as error:
-                self._gone(error)
             except PASSING as error:
                 self._trouble.failed(error)
                 retry_s = _RETRY_S
                 self._give_up(action)
             else:
                 self._trouble.worked()
+
+    def _do(self, action: StoreAction | list[HistoryLine]) -> None:
+        try:
+            if isinstance(action, list):
+                append_history(self._backend, action)
+            elif (answer := self._carry_out(action)) is not None:
+                self._tell(answer)
+        except UnknownGroup as error:
+            self._check(error.group)
 
     def _next(self, retry_s: float | None) -> StoreAction | list[HistoryLine] | None:
         """The next action; when there is none, the history so far; None when `run` is to end.

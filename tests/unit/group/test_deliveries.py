@@ -427,6 +427,35 @@ def test_batches_have_the_public_columns_and_name_their_partition(
     assert left(topic) == []
 
 
+def test_batches_say_below_which_offset_rows_come_again(
+    backend: Backend, runtime: SingleOwner
+) -> None:
+    topic = Hub.from_backend(backend).create_topic("orders", partitions=1)
+    push(topic, 10)
+    with pytest.raises(ZeroDivisionError), consume(topic, runtime, batch_size=4) as deliveries:
+        raise ZeroDivisionError(next(deliveries.batches()))
+    said = {}
+    with consume(topic, SingleOwner(backend), until="end", batch_size=3) as deliveries:
+        for batch in deliveries.batches():
+            below = (batch.schema.metadata or {}).get(b"redelivered_below", b"0")
+            for offset, value in zip(batch["offset"], batch["value"], strict=True):
+                said[int(value.as_py())] = offset.as_py() < int(below)
+            assert (int(below) > batch["offset"][0].as_py()) == (below != b"0")
+    assert said == {number: number < 4 for number in range(10)}
+
+
+def test_a_batch_of_one_that_was_given_back_says_that_it_comes_again(
+    backend: Backend, runtime: SingleOwner
+) -> None:
+    topic = Hub.from_backend(backend).create_topic("orders", partitions=1)
+    push(topic, 1)
+    with consume(topic, runtime) as deliveries:
+        delivery = next(iter(deliveries))
+        delivery.nack()
+        metadata = next(deliveries.batches()).schema.metadata or {}
+        assert metadata[b"redelivered_below"] == str(delivery.offset + 1).encode()
+
+
 def test_a_batch_is_acknowledged_when_the_next_is_asked_for(
     backend: Backend, runtime: SingleOwner
 ) -> None:

@@ -16,10 +16,10 @@ from typing import Any, NoReturn
 import pytest
 
 import tailrace
-from tailrace.backend.contract import Backend, Change
+from tailrace.backend.contract import Backend, Change, Entry
 from tailrace.backend.embedded import EmbeddedBackend
 from tailrace.clock import SystemClock
-from tailrace.errors import BackendUnavailable, HubClosed, UnknownGroup
+from tailrace.errors import BackendUnavailable, HubClosed, UnknownGroup, UnknownTopic
 from tailrace.group.actions import (
     Action,
     Beat,
@@ -37,7 +37,7 @@ from tailrace.group.actions import (
     Resign,
     Send,
 )
-from tailrace.group.definition import LEADERS
+from tailrace.group.definition import GROUPS, LEADERS
 from tailrace.group.events import (
     Beaten,
     Elected,
@@ -238,7 +238,7 @@ def test_all_that_waits_is_handled_before_the_time_is_told(scene: Scene) -> None
     scene.machine.answer = answer
     scene.runtime.tell(SUBSCRIBED)
     busy.wait(30)
-    waiting = [Stalled(f"p{number}") for number in range(100)]
+    waiting = [Stalled(f"p{number}", 0.0) for number in range(100)]
     for event in waiting:
         scene.runtime.tell(event)
     go_on.set()
@@ -343,6 +343,40 @@ def test_sessions_of_a_group_that_is_deleted_fail_and_others_do_not(scene: Scene
     delete_group(scene.backend, "billing")
     until(lambda: scene.consumer.error)
     assert isinstance(scene.consumer.error, UnknownGroup)
+    assert other.error is None
+
+
+def test_a_group_made_again_fails_nobody_who_consumes_it_by_then(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, late = scene.backend.store, Consumer("s2")
+    watch, looks = store.watch, [0]
+
+    def watch_and_be_overtaken(prefix: str, after: int) -> list[Entry]:
+        entries = watch(prefix, after)
+        if any(entry.key == GROUPS + "billing" and entry.value is None for entry in entries):
+            open_group(scene.backend, "billing", "orders", "earliest", SystemClock())
+            scene.runtime.add(late)
+        looks[0] += late.id in scene.runtime._members
+        return entries
+
+    monkeypatch.setattr(store, "watch", watch_and_be_overtaken)
+    delete_group(scene.backend, "billing")
+    until(lambda: looks[0] > 1)
+    assert late.error is None
+
+
+def test_sessions_of_a_topic_that_is_deleted_fail_and_those_of_a_filter_do_not(
+    scene: Scene,
+) -> None:
+    open_group(scene.backend, "other", "order*", "earliest", SystemClock())
+    other = Consumer("s2", "other")
+    scene.runtime.add(other)
+    scene.hub.delete_topic("orders")
+    until(lambda: scene.consumer.error)
+    assert isinstance(scene.consumer.error, UnknownTopic)
+    scene.do(Look("billing"))
+    scene.event(LeaderFound)
     assert other.error is None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -205,6 +206,54 @@ def test_a_backend_that_fails_for_a_while_loses_no_acknowledgement(
         assert runtime.session is not None
         runtime.session.save()
     assert mark(backend) == 10
+
+
+def test_a_store_that_cannot_be_written_is_said_once_for_all_units(
+    backend: FaultyBackend, runtime: SingleOwner, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "tailrace.group")
+    topic = Hub.from_backend(backend).create_topic("orders", partitions=4)
+    push(topic, 40, keys=20)
+
+    def fail(transaction: Transaction) -> None:
+        if transaction.table:
+            raise BackendUnavailable("the disk is full")
+
+    with consume(topic, runtime) as deliveries:
+        assert runtime.session is not None
+        iterator = iter(deliveries)
+        numbers(iterator, 30)
+        backend.before = fail
+        for _ in range(3):
+            runtime.session.save()
+            numbers(iterator, 2)
+        assert [record.levelname for record in caplog.records] == ["WARNING"]
+        assert "the disk is full" in caplog.text
+        backend.before = lambda _: None
+        runtime.session.save()
+        assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+
+
+def test_a_signal_handler_may_shut_it_down_wherever_the_loop_is(
+    topic: Topic[Any], runtime: SingleOwner
+) -> None:
+    push(topic, 2)
+    deliveries = consume(topic, runtime)
+    before = signal.signal(signal.SIGALRM, lambda *_: deliveries.shutdown())
+    try:
+        with deliveries:
+            next(iter(deliveries))
+            assert runtime.session is not None
+            with runtime.session.share.lock:
+                signal.raise_signal(signal.SIGALRM)
+            assert list(deliveries) == []
+        deliveries = consume(topic, SingleOwner(runtime.backend))
+        with deliveries:
+            next(iter(deliveries))
+            signal.setitimer(signal.ITIMER_REAL, 0.02)  # while it waits for more
+            assert list(deliveries) == []
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_a_waiting_acknowledgement_is_durable_when_it_returns(

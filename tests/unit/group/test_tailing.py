@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -75,6 +75,19 @@ def test_a_topic_that_is_gone_is_not_made_again_by_who_consumes_it(tmp_path: Pat
         assert hub.topics() == []
 
 
+def test_a_topic_that_was_deleted_is_not_waited_for() -> None:
+    with Hub.from_backend(MemoryBackend()) as hub:
+        topic = hub.create_topic("orders", partitions=1)
+        consumer = topic.tail(group="billing")
+        with topic.tail(group="billing") as other:
+            hub.delete_topic("orders")
+            with pytest.raises(tailrace.UnknownTopic):
+                next(iter(other))
+            with pytest.raises(tailrace.UnknownTopic), consumer:
+                pass
+        assert hub.group("billing").describe().consumers == ()
+
+
 def _unavailable(_: object) -> NoReturn:
     raise BackendUnavailable("it does not answer")
 
@@ -88,3 +101,38 @@ def test_a_forked_child_that_leaves_the_block_of_its_parent_leaves_no_group(tmp_
             child = fork(lambda: deliveries.__exit__(None, None, None))
             assert ended_well(child)
             assert len(hub.group("billing").describe().consumers) == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"limit": "x"}, {"limit": 2.0}, {"attempts": True}, {"batch_size": 0}, {"ack": "later"}],
+)
+def test_an_option_that_is_not_valid_is_named(options: dict[str, Any]) -> None:
+    with Hub.from_backend(MemoryBackend()) as hub:
+        topic = hub.create_topic("orders", partitions=1)
+        with pytest.raises(tailrace.InvalidValue, match=next(iter(options))):
+            topic.tail(group="billing", **options)
+
+
+def test_a_start_in_a_topic_that_is_not_the_groups_is_refused() -> None:
+    with Hub.from_backend(MemoryBackend()) as hub:
+        topic = hub.create_topic("orders", partitions=1)
+        with pytest.raises(tailrace.InvalidValue, match="a position in orders"):
+            topic.tail(group="billing", start="others/0.0@3")
+        assert hub.groups() == []
+
+
+async def _handle(_delivery: object) -> None:
+    raise AssertionError("nobody awaits it")
+
+
+@pytest.mark.parametrize("handler", [_handle, None, "charge"])
+def test_a_handler_that_cannot_be_called_acknowledges_nothing(handler: Any) -> None:
+    with Hub.from_backend(MemoryBackend()) as hub:
+        topic = hub.create_topic("orders", partitions=1)
+        topic.push(1)
+        for way in ("run", "start"):
+            with pytest.raises(tailrace.InvalidValue, match="handler"):
+                getattr(topic.tail(group="billing"), way)(handler)
+        with topic.tail(group="billing", until="end") as deliveries:
+            assert [delivery.value for delivery in deliveries] == [1]

@@ -33,8 +33,9 @@ def grant(
 
 
 def owner(backend: Backend, leader: Elected, unit: str) -> Fence:
-    """Grant a unit; the fence of who has it now."""
-    done = grant(backend, leader, unit)
+    """Grant a unit, whoever had it; the fence of who has it now."""
+    stands = {each.unit: each.epoch for each in leader.grants}
+    done = grant(backend, leader, unit, replaces=stands.get(unit, 0))
     assert isinstance(done, GrantsCommitted)
     return Fence(unit_fence(GROUP, unit), done.epoch)
 

@@ -1,0 +1,54 @@
+"""`tailrace.aio`: what is more than a call in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+import tailrace.aio
+
+
+def test_a_topic_says_what_it_has_in_storage(tmp_path: Path) -> None:
+    async def look() -> None:
+        async with tailrace.aio.open(tmp_path / "hub", sync="none") as hub:
+            orders = await hub.create_topic("orders", partitions=2)
+            await orders.push_many([(f"c{number}", number) for number in range(10)])
+            await orders.scale(4)
+            assert await orders.produce_pointer() == 1
+            assert [each.partitions for each in await orders.storage_topics()] == [2, 4]
+            rows = [
+                batch.num_rows for number in range(2) async for batch in orders.batches(0, number)
+            ]
+            assert sum(rows) == 10
+
+    asyncio.run(look())
+
+
+@pytest.mark.parametrize("delay_ms", [0, 1, 5])
+def test_a_hub_whose_opening_is_cancelled_is_closed(tmp_path: Path, delay_ms: int) -> None:
+    async def cancel() -> None:
+        opening = asyncio.ensure_future(_open(tmp_path / "hub"))
+        await asyncio.sleep(delay_ms / 1000)
+        opening.cancel()
+        await asyncio.wait([opening])
+
+    asyncio.run(cancel())
+    assert [each for each in _open_files() if each.startswith(str(tmp_path))] == []
+
+
+async def _open(directory: Path) -> None:
+    async with tailrace.aio.open(directory, sync="none"):
+        await asyncio.sleep(60)
+
+
+def _open_files() -> list[str]:
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            found.append(os.readlink(f"/proc/self/fd/{number}"))
+        except FileNotFoundError:  # that of the listing
+            continue
+    return found

@@ -1,0 +1,215 @@
+"""`tailrace group`, `lag`, `tail --group`, and what `status` and `explain` say of groups."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+import tailrace
+from tests.cli import CommandLine
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    """A topic of one partition with 10 messages, of which the group billing has done 4."""
+    cli = CommandLine(tmp_path / "hub")
+    with tailrace.open(cli.hub, sync="none") as hub:
+        orders = hub.create_topic("orders", int, partitions=1)
+        orders.push_many([(f"c{number % 3}", number) for number in range(10)])
+    cli.run("tail", "orders", "--group", "billing", "-n", "4")
+    return cli
+
+
+@contextmanager
+def consumers(cli: CommandLine, count: int) -> Iterator[None]:
+    """So many consumers of billing that run, one of which has a message in hand."""
+    with tailrace.open(cli.hub, sync="none") as hub, ExitStack() as running:
+        first = running.enter_context(hub.tail("orders", group="billing", id="till"))
+        next(iter(first))
+        for _ in range(count - 1):
+            running.enter_context(hub.tail("orders", group="billing"))
+        yield
+
+
+def mark(cli: CommandLine) -> int:
+    (stream,) = cli.json("group", "show", "billing")["streams"]
+    return int(stream["mark"])
+
+
+def test_tail_with_a_group_goes_on_where_it_was(cli: CommandLine) -> None:
+    assert cli.tail("orders", "--group", "billing") == [str(number) for number in range(4, 10)]
+    assert cli.tail("orders", "--group", "billing") == []
+    assert mark(cli) == 10
+
+
+def test_tail_with_a_group_prints_as_it_is_told(cli: CommandLine) -> None:
+    assert cli.tail("orders", "--group", "billing", "-n", "1", "-f", "%p@%o %k %v") == [
+        "orders/0.0@4 c1 4"
+    ]
+    (line,) = cli.tail("orders", "--group", "billing", "-n", "1", "-o", "json")
+    message = json.loads(line)
+    assert (message["id"], message["key"], message["value"]) == ("orders/0.0@5", "c2", 5)
+
+
+def test_tail_takes_a_group_and_its_topics_as_one(cli: CommandLine) -> None:
+    assert len(cli.tail("$shared/billing/orders")) == 6
+    assert len(cli.tail("$shared/printing/ord*")) == 10
+    assert cli.tail("orders", "--group", "auditing", "--from", "latest") == []
+    names = [group["name"] for group in cli.json("group", "list")]
+    assert names == ["auditing", "billing", "printing"]
+
+
+def test_tail_refuses_what_a_group_has_not(cli: CommandLine) -> None:
+    usage = cli.run("tail", "orders", "--group", "billing", "--to", "latest", status=2)
+    assert "--to and --group exclude each other" in usage.stderr
+    other = cli.run("tail", "other", "--group", "billing", "--exit", status=1)
+    assert other.stderr.startswith("GroupExists: ")
+
+
+def test_groups_are_listed_with_what_they_have_to_do(cli: CommandLine) -> None:
+    (group,) = cli.json("group", "list")
+    assert (group["name"], group["filter"]) == ("billing", "orders")
+    assert (group["consumers"], group["open"], group["behind"]) == (0, 1, 6)
+    assert "billing" in cli.run("group", "list").stdout
+    cli.run("group", "delete", "billing", "--yes")
+    assert cli.run("group", "list").stdout.startswith("no groups; a consumer makes one")
+
+
+def test_a_group_is_shown_with_its_consumers_and_streams(cli: CommandLine) -> None:
+    assert "no consumer runs" in cli.run("group", "show", "billing").stdout
+    with consumers(cli, 2):
+        shown = cli.json("group", "show", "billing")
+        text = cli.run("group", "show", "billing").stdout
+    assert [each["id"].startswith("till.") for each in shown["consumers"]] == [True, False]
+    (stream,) = shown["streams"]
+    assert (stream["partition"], stream["state"], stream["mark"]) == ("orders/0.0", "open", 4)
+    assert stream["owner"] == shown["leader"]
+    assert "1 stand by: only 1 streams are open" in text
+
+
+def test_lag_tells_groups_and_the_streams_of_one(cli: CommandLine) -> None:
+    cli.run("tail", "orders", "--group", "printing", "-n", "1")
+    lines = cli.run("lag").stdout.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["printing", "billing"]
+    (stream,) = cli.json("lag", "billing")
+    assert (stream["partition"], stream["behind"], stream["owner"]) == ("orders/0.0", 6, None)
+    assert stream["oldest"] is not None
+    assert "nobody" in cli.run("lag", "billing").stdout
+
+
+def test_a_seek_is_shown_then_made_and_audited(cli: CommandLine) -> None:
+    seek = ("group", "seek", "billing", "orders/0.0@1")
+    planned = cli.run(*seek, "--dry-run").stdout
+    assert "orders/0.0  4 -> 1" in planned
+    assert "up to 3 messages are delivered again" in planned
+    assert mark(cli) == 4
+    assert cli.run(*seek, "--yes", "--reason", "charge again").stdout == planned + "done\n"
+    assert mark(cli) == 1
+    (entry,) = cli.json("audit", "--target", "billing")
+    assert (entry["command"], entry["reason"]) == ("group seek", "charge again")
+    assert (entry["before"], entry["after"]) == ({"orders/0.0": 4}, {"orders/0.0": 1})
+    assert cli.json("group", "seek", "billing", "latest", "--yes")["changes"]
+    assert mark(cli) == 10
+
+
+@pytest.mark.parametrize("change", [("seek", "billing", "earliest"), ("delete", "billing")])
+def test_without_a_terminal_to_ask_on_a_change_needs_yes(
+    cli: CommandLine, change: tuple[str, ...]
+) -> None:
+    assert "add --yes" in cli.run("group", *change, status=2).stderr
+    assert mark(cli) == 4
+    assert cli.json("audit") == []
+
+
+def test_a_place_that_is_none_is_a_usage_error(cli: CommandLine) -> None:
+    error = cli.run("group", "seek", "billing", "yesterday", "--yes", status=2).stderr
+    assert error.startswith("InvalidValue: ")
+    assert mark(cli) == 4
+
+
+def test_history_tells_what_happened(cli: CommandLine) -> None:
+    cli.run("group", "seek", "billing", "earliest", "--yes")
+    happened = [line["what"] for line in cli.json("group", "history", "billing")]
+    assert happened[:3] == ["term", "joined", "granted"]
+    assert happened[-1] == "seek"
+    assert len(cli.json("group", "history", "billing", "-n", "2")) == 2
+    assert "orders/0.0" in cli.run("group", "history", "billing").stdout
+
+
+def test_a_deleted_group_is_forgotten_and_that_is_audited(cli: CommandLine) -> None:
+    assert "6 messages that it has not" in cli.run("group", "delete", "billing", "--dry-run").stdout
+    assert mark(cli) == 4
+    cli.run("group", "delete", "billing", "--yes", "--reason", "closed")
+    assert cli.json("group", "list") == []
+    (entry,) = cli.json("audit", "--target", "billing")
+    assert (entry["command"], entry["reason"]) == ("group delete", "closed")
+    assert entry["before"] == {"filter": "orders", "orders/0.0": 4}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("group", "show", "biling"),
+        ("group", "history", "biling"),
+        ("group", "seek", "biling", "latest", "--yes"),
+        ("group", "delete", "biling", "--yes"),
+        ("lag", "biling"),
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_an_unknown_group_is_named_with_the_nearest_known_one(
+    cli: CommandLine, command: tuple[str, ...]
+) -> None:
+    error = cli.run(*command, status=1).stderr
+    assert error.startswith("UnknownGroup: no group 'biling'")
+    assert "did you mean 'billing'?" in error
+
+
+def test_a_group_that_is_behind_and_nobody_consumes_is_not_well(cli: CommandLine) -> None:
+    found = cli.run("status", status=4).stdout
+    assert "group billing" in found
+    assert "6 behind, and no consumer runs" in found
+    assert "tailrace lag billing" in found
+    cli.tail("orders", "--group", "billing")
+    assert "1 group" in cli.run("status").stdout
+
+
+def test_consumers_that_stand_by_are_well_and_told_of_with_the_scaling_that_helps(
+    cli: CommandLine,
+) -> None:
+    with consumers(cli, 3):
+        found = cli.json("status")
+    assert found["well"]
+    (note,) = found["notes"]
+    assert note["what"] == "2 of 3 consumers stand by"
+    assert note["remedy"] == "tailrace topic scale orders 3"
+
+
+def test_explain_says_what_a_partition_waits_for(cli: CommandLine) -> None:
+    assert cli.run("explain", "orders/0.0").stdout.startswith("UNATTENDED for billing")
+    with consumers(cli, 1):
+        consumed = cli.json("explain", "orders/0.0")
+    assert consumed["headline"] == "CONSUMED for billing"
+    cli.run("topic", "add-storage", "orders", "2", "--yes")
+    ahead = cli.run("explain", "orders/1.0").stdout
+    assert ahead.startswith("AHEAD: pushes to orders do not go there yet")
+    assert "tailrace topic switch orders" in ahead
+    cli.run("topic", "switch", "orders", "--yes")
+    waiting = cli.run("explain", "orders/1.0").stdout
+    assert waiting.startswith("WAITING for billing")
+    assert "begins when orders/0.0 (" in waiting
+    cli.tail("orders", "--group", "billing")
+    finished = cli.json("explain", "orders/0.0")
+    assert (finished["headline"], finished["waits"]) == ("FINISHED for billing", False)
+    cli.run("group", "delete", "billing", "--yes")
+    assert cli.json("explain", "orders/0.0")["headline"] == "SEALED, and no group shares it"
+    assert cli.json("explain", "orders/1.0")["headline"] == "OPEN, and no group shares it"
+
+
+def test_explain_names_what_is_no_partition(cli: CommandLine) -> None:
+    assert "InvalidValue" in cli.run("explain", "orders/0.9", status=2).stderr
+    assert "UnknownTopic" in cli.run("explain", "other/0.0", status=1).stderr
