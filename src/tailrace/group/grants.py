@@ -60,6 +60,16 @@ def leader_found(entry: Entry) -> LeaderFound:
     return LeaderFound(group, LeaderEntry(_decode_leader(entry.value).process, entry.version))
 
 
+def led_by(backend: Backend, process: str) -> tuple[tuple[str, int], ...]:
+    """The groups that a process leads, with terms."""
+    found = [leader_found(entry) for entry in backend.store.scan(LEADERS)]
+    return tuple(
+        (group, entry.term)
+        for group, entry in found
+        if entry is not None and entry.process == process
+    )
+
+
 def elect(backend: Backend, process: str, action: Elect) -> Elected | LeaderFound:
     """Make a process the leader, if nobody was faster. `UnknownGroup` when the group is gone."""
     group = action.group

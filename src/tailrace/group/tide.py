@@ -21,7 +21,7 @@ from tailrace.backend.contract import Backend, Bounds, Entry, Hold, StorageTopic
 from tailrace.errors import HubClosed, UnknownTopic, WatchExpired
 from tailrace.group.definition import GROUPS, LEADERS
 from tailrace.group.events import Beaten, Event, LeaderFound
-from tailrace.group.grants import leader_found
+from tailrace.group.grants import leader_found, led_by
 from tailrace.group.member import Member
 from tailrace.group.seeking import SEEKS
 from tailrace.group.trouble import PASSING, Trouble
@@ -137,13 +137,7 @@ class Tide:
             sent_at, self._asked_to_beat = self._asked_to_beat, None
         if sent_at is None or not self._hold.beat():
             return
-        found = [leader_found(entry) for entry in self._backend.store.scan(LEADERS)]
-        led = tuple(
-            (group, entry.term)
-            for group, entry in found
-            if entry is not None and entry.process == self._process
-        )
-        self._tell(Beaten(sent_at, led))
+        self._tell(Beaten(sent_at, led_by(self._backend, self._process)))
 
     def _watch_store(self) -> None:
         try:

@@ -10,7 +10,6 @@ from typing import Final, TypeAlias
 from tailrace.backend.contract import Backend
 from tailrace.clock import Clock
 from tailrace.errors import HubClosed, UnknownGroup
-from tailrace.group import grants
 from tailrace.group.actions import (
     CommitGrants,
     Elect,
@@ -18,19 +17,17 @@ from tailrace.group.actions import (
     ReadGrants,
     ReadUnits,
     Record,
-    Resign,
 )
-from tailrace.group.events import Event, GrantsUnknown, UnitsRead
+from tailrace.group.carrying_out import StoreActions, Wanted
+from tailrace.group.events import Event, GrantsUnknown
 from tailrace.group.history import HistoryLine, append_history, line_of
-from tailrace.group.streams import BasisReader
 from tailrace.group.trouble import PASSING, Trouble
 
 LINES_MAX: Final = 10_000
 """How much history is kept while it cannot be written; older lines are lost first."""
-READERS_MAX: Final = 1000
 _RETRY_S: Final = 0.5
 
-StoreAction: TypeAlias = Look | Elect | Resign | ReadUnits | ReadGrants | CommitGrants | Record
+StoreAction: TypeAlias = Wanted | Record
 
 _log = logging.getLogger(__name__)
 
@@ -58,11 +55,11 @@ class Worker:
         self._tell = tell
         self._check = check
         self._changed = threading.Condition()
-        self._actions: dict[StoreAction, None] = {}
+        self._actions: dict[Wanted, None] = {}
         self._lines: list[HistoryLine] = []
         self._finishing = False
         self._stopped = False
-        self._readers: dict[str, BasisReader] = {}
+        self._store = StoreActions(backend, process)
         self._trouble = Trouble(_log, "the store of the hub")
 
     def submit(self, action: StoreAction) -> None:
@@ -106,16 +103,16 @@ class Worker:
             else:
                 self._trouble.worked()
 
-    def _do(self, action: StoreAction | list[HistoryLine]) -> None:
+    def _do(self, action: Wanted | list[HistoryLine]) -> None:
         try:
             if isinstance(action, list):
                 append_history(self._backend, action)
-            elif (answer := self._carry_out(action)) is not None:
+            elif (answer := self._store.carry_out(action)) is not None:
                 self._tell(answer)
         except UnknownGroup as error:
             self._check(error.group)
 
-    def _next(self, retry_s: float | None) -> StoreAction | list[HistoryLine] | None:
+    def _next(self, retry_s: float | None) -> Wanted | list[HistoryLine] | None:
         """The next action; when there is none, the history so far; None when `run` is to end.
 
         With `retry_s`, history is left alone so long.
@@ -136,35 +133,9 @@ class Worker:
             del self._actions[action]
             return action
 
-    def _give_up(self, action: StoreAction | list[HistoryLine]) -> None:
+    def _give_up(self, action: Wanted | list[HistoryLine]) -> None:
         if isinstance(action, list):
             with self._changed:
                 self._lines[:0] = action[-LINES_MAX:]
         elif isinstance(action, CommitGrants):
             self._tell(GrantsUnknown(action.group, action.number))
-
-    def _carry_out(self, action: StoreAction) -> Event | None:
-        match action:
-            case Look(group):
-                return grants.look(self._backend, group)
-            case Elect():
-                return grants.elect(self._backend, self._process, action)
-            case Resign(group, term):
-                self._readers.pop(group, None)
-                grants.resign(self._backend, group, term)
-                return None
-            case ReadUnits(group):
-                return self._read_units(group)
-            case ReadGrants(group, term):
-                return grants.read_grants(self._backend, group, term)
-            case CommitGrants():
-                return grants.commit_grants(self._backend, action)
-            case Record():
-                raise AssertionError("history is not an action of its own")
-
-    def _read_units(self, group: str) -> UnitsRead:
-        reader = self._readers.pop(group, None) or BasisReader(self._backend, group)
-        self._readers[group] = reader
-        if len(self._readers) > READERS_MAX:
-            del self._readers[next(iter(self._readers))]
-        return UnitsRead(group, reader.read())

@@ -26,6 +26,7 @@ from tailrace.group.actions import (
     Resign,
     Send,
 )
+from tailrace.group.carrying_out import StoreActions, Wanted
 from tailrace.group.definition import GROUPS, LEADERS
 from tailrace.group.events import (
     Beaten,
@@ -34,13 +35,11 @@ from tailrace.group.events import (
     Received,
     Subscribed,
     Tick,
-    UnitsRead,
     Unsubscribed,
 )
 from tailrace.group.probing import HOLDS, Probing
 from tailrace.group.registry import Registry
 from tailrace.group.seeking import SEEKS
-from tailrace.group.streams import BasisReader
 from tailrace.message import Partition
 from tailrace.testing.groups.handling import Consuming, Handling
 from tailrace.testing.groups.session import SimulatedSession
@@ -70,8 +69,8 @@ class GroupProgram:
         self._store = self._make_worker()
         self._tide = self._make_worker()
         self._probing = Probing(self._backend.beats, process.clock, world.times.lease_s)
-        self._waiting: dict[Action, None] = {}
-        self._readers: dict[str, BasisReader] = {}
+        self._waiting: dict[Wanted, None] = {}
+        self._actions = StoreActions(self._backend, process.token)
         self._changed: dict[str, None] = {}
         self._looking = False
 
@@ -150,12 +149,12 @@ class GroupProgram:
                 self._tide.do(lambda: self._probe(process))
             case Record():
                 self._world.recorded(self._process.name, action)
-            case _:
+            case Look() | Elect() | Resign() | ReadUnits() | ReadGrants() | CommitGrants():
                 self._submit(action)
 
     # The store.
 
-    def _submit(self, action: Action) -> None:
+    def _submit(self, action: Wanted) -> None:
         """Have an action carried out, once if it waits already."""
         if action in self._waiting:
             return
@@ -164,46 +163,19 @@ class GroupProgram:
         def work() -> Callable[[], None] | None:
             del self._waiting[action]
             try:
-                event = self._carry_out(action)
+                event = self._actions.carry_out(action)
             except UnknownGroup:
                 return None
             return None if event is None else lambda: self._process.tell(event)
 
         self._store.do(work)
 
-    def _carry_out(self, action: Action) -> Event | None:
-        match action:
-            case Look(group):
-                return grants.look(self._backend, group)
-            case Elect():
-                return grants.elect(self._backend, self._process.token, action)
-            case Resign(group, term):
-                grants.resign(self._backend, group, term)
-                return None
-            case ReadUnits(group):
-                return self._read_units(group)
-            case ReadGrants(group, term):
-                return grants.read_grants(self._backend, group, term)
-            case CommitGrants():
-                return grants.commit_grants(self._backend, action)
-            case _:
-                raise AssertionError(f"{action} is not for the store")
-
-    def _read_units(self, group: str) -> UnitsRead:
-        reader = self._readers.setdefault(group, BasisReader(self._backend, group))
-        return UnitsRead(group, reader.read())
-
     # The tide.
 
     def _beat(self, sent_at: float) -> Callable[[], None] | None:
         if not self._hold.beat():
             return None
-        found = [grants.leader_found(entry) for entry in self._backend.store.scan(LEADERS)]
-        led = tuple(
-            (group, entry.term)
-            for group, entry in found
-            if entry is not None and entry.process == self._process.token
-        )
+        led = grants.led_by(self._backend, self._process.token)
         return lambda: self._process.tell(Beaten(sent_at, led))
 
     def _probe(self, process: str) -> Callable[[], None] | None:
