@@ -195,6 +195,19 @@ def test_a_lock_that_comes_after_its_locks_were_closed_releases_nobody_else_s(
         locks.close()
 
 
+def test_a_thread_that_waited_as_its_locks_were_closed_ends(tmp_path: Path) -> None:
+    files = tmp_path / "partitions", tmp_path / "commit"
+    threads = set(threading.enumerate())
+    holder, closed = Locks(*files), Locks(*files)
+    with _held(holder):
+        _give_up(closed)
+        closed.close()
+    for thread in set(threading.enumerate()) - threads:
+        thread.join(LONG_S)
+    assert set(threading.enumerate()) <= threads
+    holder.close()
+
+
 def _hold_for_ever(report: Report, files: tuple[Path, Path]) -> None:
     locks = Locks(*files)
     locks.lock_partition(SLOT, time.monotonic(), "partition 7")

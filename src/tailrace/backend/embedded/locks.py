@@ -180,12 +180,14 @@ class Locks:
             return
         calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         calls.put(call)
-        idle = self._idle
 
         def serve() -> None:
             while (next_call := calls.get()) is not None:
                 next_call()
-                idle.append(calls)
+                with self._mutex:
+                    if self._closed:
+                        return
+                    self._idle.append(calls)
 
         threading.Thread(target=serve, name="tailrace-lock", daemon=True).start()
 
