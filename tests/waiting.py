@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-DEADLINE_S = 60
+DEADLINE_S = 60.0
 
 
-def until(condition: Callable[[], object]) -> None:
-    """Return once the condition holds; fail when it takes too long."""
-    deadline = time.monotonic() + DEADLINE_S
+def until(
+    condition: Callable[[], object], why: str = "it does not come", within_s: float = DEADLINE_S
+) -> float:
+    """Wait until the condition holds; how many seconds that took. Fails when it takes too long."""
+    started = time.monotonic()
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
+        assert time.monotonic() - started < within_s, f"{why}, in {within_s:g} s"
+        time.sleep(0.005)
+    return time.monotonic() - started

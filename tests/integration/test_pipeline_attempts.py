@@ -19,7 +19,7 @@ from tailrace.pipeline.on_spark import drivers_on
 from tailrace.pipeline.writer import Writer
 from tests.pipelines.bench import Bench
 from tests.pipelines.pausing import DyingWriter, PausingWriter
-from tests.pipelines.waiting import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.xdist_group("spark")
 

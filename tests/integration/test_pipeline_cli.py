@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from tailrace.operations.pipelines import WriterView, view_pipelines
 from tailrace.operations.registered import find_writer, read_books
 from tailrace.pipeline.books import State
 from tests.pipelines.recording import deliveries, set_bad
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 TAILRACE = [sys.executable, "-m", "tailrace"]
@@ -106,15 +107,6 @@ def ended(child: subprocess.Popen[bytes]) -> tuple[int, dict[str, Any], str]:
     out, error = child.communicate(timeout=SECONDS_MAX)
     report = json.loads(out) if out.startswith(b"{") else {}
     return child.returncode, report, error.decode()
-
-
-def until(holds: Callable[[], object]) -> float:
-    """Wait until something holds; how many seconds that took."""
-    started = time.monotonic()
-    while not holds():
-        assert time.monotonic() - started < SECONDS_MAX
-        time.sleep(0.01)
-    return time.monotonic() - started
 
 
 def writer(hub: Hub) -> WriterView | None:

@@ -18,7 +18,7 @@ from tailrace.pipeline.driving import DriverOf, drive_directly
 from tailrace.pipeline.on_spark import drivers_on
 from tests.pipelines.bench import Bench
 from tests.pipelines.recording import RecordingWriter, delivered, deliveries, set_bad
-from tests.pipelines.waiting import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -23,7 +23,7 @@ from tailrace.pipeline.writing import WriterRun
 from tailrace.source.reader import Reader
 from tests.pipelines.bench import Bench, directory
 from tests.pipelines.recording import RecordingWriter, deliveries, set_bad
-from tests.pipelines.waiting import DEADLINE_S, until
+from tests.waiting import DEADLINE_S, until
 
 pytestmark = pytest.mark.xdist_group("spark")
 

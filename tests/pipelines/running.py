@@ -9,7 +9,7 @@ from typing import Any
 from tailrace.pipeline.pipeline import Pipeline
 from tailrace.pipeline.run import Ending, PipelineRun
 from tests.pipelines.recording import RecordingWriter
-from tests.pipelines.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S
 
 
 def add(made: Pipeline, tmp_path: Path, name: str, delay_s: float = 0.0, **options: Any) -> Path:

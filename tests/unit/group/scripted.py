@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from tailrace.group.actions import Action
 from tailrace.group.events import Event, Tick
 from tailrace.message import Partition
-
-LONG_S = 30.0
-
-
-def until(done: Callable[[], object], why: str = "") -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + LONG_S
-    while not done():
-        assert time.monotonic() < deadline, why or "it does not come"
-        time.sleep(0.001)
 
 
 class Scripted:

@@ -61,7 +61,8 @@ from tailrace.hub import Hub
 from tailrace.message import Partition
 from tests.contract.backends import open_backend
 from tests.integration.processes import ended_well, fork
-from tests.unit.group.scripted import Consumer, Scripted, until
+from tests.unit.group.scripted import Consumer, Scripted
+from tests.waiting import until
 
 SUBSCRIBED = Subscribed("s1", "billing", 5.0)
 

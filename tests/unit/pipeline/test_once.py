@@ -23,7 +23,7 @@ from tailrace.testing import MemoryBackend
 from tests.pipelines.counting import CountingReader
 from tests.pipelines.recording import delivered, set_bad
 from tests.pipelines.running import add
-from tests.pipelines.waiting import until
+from tests.waiting import until
 
 
 @pytest.fixture

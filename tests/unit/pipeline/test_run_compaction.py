@@ -19,7 +19,7 @@ from tailrace.source.reader import Until
 from tests.pipelines.counting import CountingReader
 from tests.pipelines.recording import delivered, set_bad
 from tests.pipelines.running import Running, add
-from tests.pipelines.waiting import until
+from tests.waiting import until
 
 LOG = Partition("lake.commits", 0, 0)
 ROWS = 6000

@@ -1,0 +1,73 @@
+"""What consumers cost while nothing happens."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+import tailrace
+from tests.evidence import RecordEvidence
+from tests.integration.children import Child, Report
+from tests.scale import count
+from tests.waiting import until
+
+pytestmark = [pytest.mark.part("groups"), pytest.mark.timeout(600)]
+
+PROCESSES = 4
+CONSUMERS = 10
+STREAMS = 4
+SETTLED_S = 3.0
+WATCHED_S = 5.0
+OF_A_CORE_MAX = 0.05
+
+
+def _idle(report: Report, directory: Path, groups: list[str]) -> None:
+    """A consumer for each name, in a thread of its own, to which nothing comes."""
+    with tailrace.open(directory) as hub:
+        topic = hub.topic("orders", int)
+        consumers = [topic.tail(group=group).start(report) for group in groups]
+        report(len(consumers))
+        signal.pause()
+
+
+def test_a_thousand_idle_consumers_cost_a_twentieth_of_a_core(
+    tmp_path: Path, record_evidence: RecordEvidence
+) -> None:
+    groups = [f"group-{number}" for number in range(count("idle groups", test=20, soak=100))]
+    everyone = [(group, number % PROCESSES) for group in groups for number in range(CONSUMERS)]
+    with tailrace.open(tmp_path / "hub", sync="none") as hub:
+        hub.create_topic("orders", int, partitions=STREAMS)
+        children = []
+        for process in range(PROCESSES):
+            mine = [group for group, home in everyone if home == process]
+            children.append(Child(_idle, tmp_path / "hub", mine))
+        try:
+            assert sum(child.next_report() for child in children) == len(everyone)
+            until(lambda: all(_is_shared(hub, group) for group in groups), "not all is shared", 120)
+            time.sleep(SETTLED_S)
+            before_s = sum(map(_used_s, children))
+            time.sleep(WATCHED_S)
+            used_s = sum(map(_used_s, children)) - before_s
+        finally:
+            for child in children:
+                assert list(child.kill()) == []
+    of_a_core = used_s / WATCHED_S
+    what = f"idle consumers in {PROCESSES} processes, {of_a_core:.1%} of a core together"
+    record_evidence("groups", what, len(everyone), [], int(of_a_core > OF_A_CORE_MAX))
+    print(what)
+    assert of_a_core <= OF_A_CORE_MAX
+
+
+def _is_shared(hub: tailrace.Hub, group: str) -> bool:
+    return all(stream.owner is not None for stream in hub.group(group).describe().streams)
+
+
+def _used_s(child: Child) -> float:
+    """The CPU seconds of a process, as the kernel counts them."""
+    fields = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()
+    user, system = fields[11], fields[12]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
