@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.integration.children import Child, Report
-
-STATE_S = 60.0
-"""How long a process may take to stop or to die once it was told to, on a busy machine."""
+from tests.waiting import until
 
 
 class Stopped(NamedTuple):
@@ -95,17 +92,11 @@ def is_alive(pid: int) -> bool:
 
 def await_death(pid: int) -> None:
     """Return when the process is gone, or waits to be buried, and its locks with it."""
-    deadline = time.monotonic() + STATE_S
-    while is_alive(pid):
-        assert time.monotonic() < deadline, f"process {pid} does not die"
-        time.sleep(0.001)
+    until(lambda: not is_alive(pid), f"process {pid} does not die")
 
 
 def _await_state(pid: int, state: str) -> None:
-    deadline = time.monotonic() + STATE_S
-    while (found := _state(pid)) != state:
-        assert time.monotonic() < deadline, f"process {pid} is in state {found!r}, not {state!r}"
-        time.sleep(0.001)
+    until(lambda: _state(pid) == state, f"process {pid} is not in state {state!r}")
 
 
 def _state(pid: int) -> str:

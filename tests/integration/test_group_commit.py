@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,6 +20,7 @@ from tailrace.log.disk import Disk
 from tailrace.message import Partition, Range
 from tests.contract.records import P0, P1, append, create, records, values
 from tests.scale import count
+from tests.waiting import until
 
 pytestmark = pytest.mark.part("fences")
 
@@ -90,10 +90,7 @@ class _Group:
         queue = self._backend._committer._queue
         length = len(queue)
         future = self._pool.submit(work)
-        deadline = time.monotonic() + ANSWER_S
-        while len(queue) == length:
-            assert time.monotonic() < deadline, "it was not queued"
-            time.sleep(0.001)
+        until(lambda: len(queue) != length, "it was not queued")
         return future
 
     def push(self, partition: Partition, value: bytes, **more: Any) -> Future[list[Range]]:

@@ -18,6 +18,7 @@ from tailrace.backend.embedded.locks import Locks
 from tailrace.errors import BackendUnavailable
 from tests.integration.children import Child, Report
 from tests.integration.processes import await_death, kill_now
+from tests.waiting import until
 
 pytestmark = pytest.mark.part("fences")
 
@@ -78,10 +79,7 @@ def _give_up(locks: Locks) -> None:
 
 def _await_no_wait(locks: Locks) -> None:
     """Until the lock that somebody gave up on has come."""
-    deadline = time.monotonic() + LONG_S
-    while locks._waits:
-        assert time.monotonic() < deadline, "still waiting for a lock"
-        time.sleep(0.001)
+    until(lambda: not locks._waits, "still waiting for a lock")
 
 
 def test_a_lock_that_is_held_names_its_holder_to_who_gives_up(hub: _Hub) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import threading
-import time
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -24,6 +23,7 @@ from tests.integration.children import Child, Report
 from tests.scale import count
 from tests.unit.writers.sql_contract import MANY, SqlContract
 from tests.unit.writers.sql_sink import Sink, attempt, insert, rows_of, update
+from tests.waiting import until
 
 pytestmark = pytest.mark.part("pipelines")
 
@@ -233,14 +233,11 @@ class TestPostgres(SqlContract):
 
 def _wait_for_a_lock(observer: psycopg.Connection[Any]) -> None:
     """Until somebody waits for a lock of this database."""
-    deadline = time.monotonic() + 30
     waiting = (
         "SELECT 1 FROM pg_stat_activity"
         " WHERE datname = current_database() AND wait_event_type = 'Lock'"
     )
-    while observer.execute(waiting).fetchone() is None:
-        assert time.monotonic() < deadline, "nobody waits"
-        time.sleep(0.01)
+    until(lambda: observer.execute(waiting).fetchone() is not None, "nobody waits")
 
 
 def _write_for_ever(report: Report, url: str, number: int, rows: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,8 +10,7 @@ from tailrace.hub import Hub
 from tailrace.pipeline.offsets import Offsets
 from tailrace.pipeline.rows import Rows
 from tailrace.pipeline.writer import Attempt, Failure, Staged, Writer, WriterSession
-
-WAIT_S = 60
+from tests.waiting import until
 
 
 class PausingWriter(Writer, frozen=True):
@@ -58,10 +56,7 @@ class _Pausing:
             (self._path / "paused").touch(exist_ok=False)
         except FileExistsError:
             return self._inner.write(rows, offsets)
-        deadline = time.monotonic() + WAIT_S
-        while not (self._path / "go").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until((self._path / "go").exists)
         return self._inner.write(rows, offsets)
 
     def finish(self) -> Sequence[Staged]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 
 import pytest
 
@@ -24,6 +22,7 @@ from tailrace.pipeline.plan import PlanKind
 from tailrace.pipeline.run import Ending
 from tailrace.source.reader import Until
 from tests.unit.operations.desk import LOG, Desk
+from tests.waiting import until
 
 REASON = "a test order"
 
@@ -124,23 +123,16 @@ def test_a_driver_keeps_back_while_an_operator_is_at_the_books(desk: Desk) -> No
     thread = threading.Thread(target=run.run)
     thread.start()
     try:
-        wait_until(lambda: "lake/crm" in writer_names(desk.hub))
+        until(lambda: "lake/crm" in writer_names(desk.hub))
         for _ in range(20):
             assert retry_one_at_a_time(desk.hub, "lake/crm").running is not None
-        wait_until(lambda: desk.books().state.state is State.FAILED)
+        until(lambda: desk.books().state.state is State.FAILED)
         ack(desk.hub, "lake/crm", "14", REASON)
-        wait_until(lambda: desk.mark() == 16)
+        until(lambda: desk.mark() == 16)
     finally:
         run.stop()
         thread.join()
     assert len(read_audit(desk.hub, "lake/crm", 100)) == 21
-
-
-def wait_until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_a_retried_writer_goes_on_where_it_failed(desk: Desk) -> None:
