@@ -68,6 +68,7 @@ class Blow(Enum):
 
     KILLED = "killed"
     PAUSED = "paused"
+    CUT_SHORT = "could not commit as it left"
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import tailrace
 from tailrace.group.deliveries import Deliveries
@@ -24,6 +25,11 @@ from tests.integration.sightings import TOPIC, Blow, Incident, Line, Lines
 GROUP = "billing"
 HANDFUL = 64
 KEYS = 200
+LEAVE_NS = 2_000_000_000
+"""Who cannot commit for so long, because another is paused within a commit, leaves without."""
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _VALUE = struct.Struct("<II")
 
@@ -41,7 +47,8 @@ def push(report: Report, directory: Path, file: Path, count: int, seconds: float
                 key = chance.randrange(KEYS)
                 burst.append((key, numbers[key]))
                 numbers[key] += 1
-            receipts = topic.push_many([(f"k{key}", _VALUE.pack(key, n)) for key, n in burst])
+            messages = [(f"k{key}", _VALUE.pack(key, n)) for key, n in burst]
+            receipts = patiently(topic.push_many, messages)
             lines.write(
                 [
                     Line(time.monotonic_ns(), *each, r.storage, r.partition, r.offset, marked=False)
@@ -51,6 +58,16 @@ def push(report: Report, directory: Path, file: Path, count: int, seconds: float
             pushed += len(burst)
             time.sleep(max(0.0, begin + seconds * pushed / count - time.monotonic()))
     report("pushed")
+
+
+def patiently(work: Callable[[T], R], what: T) -> R:
+    """Do it, however long a process that was paused within a commit holds up all others."""
+    while True:
+        try:
+            return work(what)
+        except tailrace.BackendUnavailable as error:
+            if not error.retryable:
+                raise
 
 
 def consume(
@@ -151,8 +168,11 @@ class Storm:
         """Have it leave in order."""
         consumer.await_joined()
         self.present.remove(consumer)
+        cut_short = Incident(consumer.number, Blow.CUT_SHORT, time.monotonic_ns())
         os.kill(consumer.child.pid, signal.SIGTERM)
         self._bury(consumer, 0)
+        if time.monotonic_ns() - cut_short.start_ns > LEAVE_NS:
+            self.incidents.append(cut_short)
         self.left += 1
 
     def kill(self, consumer: Consumer) -> None:
@@ -192,6 +212,15 @@ class Storm:
             victim = leader
             self.terms_ended += 1
         deed(victim)
+
+    def scale(self, topic: tailrace.Topic[bytes], partitions: int) -> None:
+        """Scale the topic, whoever is paused."""
+
+        def attempt(partitions: int) -> None:
+            self.resume(time.monotonic())
+            topic.scale(partitions)
+
+        patiently(attempt, partitions)
 
     def end(self) -> None:
         """Everybody goes on, and leaves in order."""

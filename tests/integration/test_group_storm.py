@@ -66,7 +66,7 @@ def test_nothing_is_lost_or_disordered_and_repeated_within_budget_whatever_befal
             time.sleep(storm.chance.uniform(0.0, 2 * interval_s))
             storm.strike(hub, least=2, most=CONSUMERS + 2)
             if number in (blows // 3, 2 * blows // 3):
-                hub.topic(TOPIC, bytes).scale(SCALED[number // (blows // 3) - 1])
+                storm.scale(hub.topic(TOPIC, bytes), SCALED[number // (blows // 3) - 1])
         _await_consumed(hub, storm, producer)
         storm.end()
     verdict = Verdict.of(read_lines(receipts), storm.files, storm.incidents)
