@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import tailrace
+from bench.machine import cpu_seconds
 
 TOPIC = "orders"
 GROUP = "billing"
@@ -63,8 +64,7 @@ class Process:
     @property
     def cpu_s(self) -> float:
         """What it took of the processor so far."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds(self.pid)
 
     def end(self, by: int = signal.SIGTERM) -> None:
         """Tell it to leave in order, or kill it."""

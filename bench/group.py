@@ -5,7 +5,8 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median, quantiles
 
@@ -46,7 +47,7 @@ def _loop(scale: Scale) -> Row:
     work = "for delivery in topic.tail(group=...), 100 B, the bytes of key and value taken"
     batches = scale.count(64)
     contenders = {
-        OURS: _tailing(batches, _take_bytes),
+        OURS: _tailing(batches, take_bytes),
         DECODED: _tailing(batches, _take_value),
         COUNTED: _tailing(batches, lambda deliveries: deque(deliveries, maxlen=0)),
         COLUMNS: _tailing(batches, lambda deliveries: deque(deliveries.batches(), maxlen=0)),
@@ -57,7 +58,8 @@ def _loop(scale: Scale) -> Row:
     return Row(work, figures_of(rates, "messages"), (goal,))
 
 
-def _take_bytes(deliveries: Iterable[tailrace.Delivery[bytes]]) -> None:
+def take_bytes(deliveries: Iterable[tailrace.Delivery[bytes]]) -> None:
+    """Take the bytes of key and value of each."""
     for delivery in deliveries:
         delivery.key_bytes, delivery.data  # noqa: B018
 
@@ -69,17 +71,27 @@ def _take_value(deliveries: Iterable[tailrace.Delivery[bytes]]) -> None:
 
 def _tailing(batches: int, use: Callable[[tailrace.Deliveries[bytes]], object]) -> Turn:
     def turn(directory: Path, timer: Timer) -> int:
-        settings = tailrace.HubSettings()
-        with tailrace.open(directory / "hub", sync="none", settings=settings) as hub:
-            topic = hub.create_topic("log", bytes, partitions=1)
-            for _ in range(batches):
-                topic.append(payloads.columns(BATCH, VALUE_BYTES))
-            with timer.running(), topic.tail(group="bench", until="end") as deliveries:
-                use(deliveries)
-            assert not hub.group("bench").lag()[0].behind
+        with (
+            tailed(directory, batches) as topic,
+            timer.running(),
+            topic.tail(group="bench", until="end") as deliveries,
+        ):
+            use(deliveries)
         return batches * BATCH
 
     return turn
+
+
+@contextmanager
+def tailed(directory: Path, batches: int) -> Iterator[tailrace.Topic[bytes]]:
+    """A topic of so many batches, which the group "bench" has consumed whole at the end."""
+    settings = tailrace.HubSettings()
+    with tailrace.open(directory / "hub", sync="none", settings=settings) as hub:
+        topic = hub.create_topic("log", bytes, partitions=1)
+        for _ in range(batches):
+            topic.append(payloads.columns(BATCH, VALUE_BYTES))
+        yield topic
+        assert not hub.group("bench").lag()[0].behind
 
 
 def _struct_loop(batches: int) -> Turn:

@@ -38,3 +38,9 @@ def file_system(path: Path) -> str:
         if inside and len(mount) >= len(best):
             best, kind = mount, found
     return kind
+
+
+def cpu_seconds(pid: int) -> float:
+    """What all threads of a process took of the CPU so far, user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -71,7 +71,7 @@ def _many(
     calls = scale.count(200)
 
     def ours(directory: Path, timer: Timer) -> int:
-        with _unsynced(directory) as hub:
+        with _opened(directory, "none") as hub:
             topic = hub.create_topic("log", kind, partitions=1)
             topic.push_many(messages)
             with timer.running():
@@ -101,7 +101,7 @@ def _pipelined(scale: Scale) -> Row:
     work = "pipelined producer.push, 100 B, no sync"
     messages = payloads.pairs(scale.count(200_000), VALUE_BYTES)
     contenders: dict[str, Turn] = {
-        OURS: _producing(messages),
+        OURS: producing(messages),
         SQLITE: _inserting(messages),
         LMDB: _putting(messages),
     }
@@ -116,9 +116,11 @@ def _pipelined(scale: Scale) -> Row:
     return Row(work, figures, tuple(goals), missing)
 
 
-def _producing(messages: list[tuple[bytes, bytes]]) -> Turn:
+def producing(messages: list[tuple[bytes, bytes]], sync: str = "none") -> Turn:
+    """Turns of a producer that pushes messages one by one to 4 partitions, and flushes."""
+
     def turn(directory: Path, timer: Timer) -> int:
-        with _unsynced(directory) as hub:
+        with _opened(directory, sync) as hub:
             topic = hub.create_topic("log", bytes)
             with topic.producer() as producer:
                 producer.push(b"first").result()
@@ -172,5 +174,5 @@ def _putting(messages: list[tuple[bytes, bytes]]) -> Turn:
     return turn
 
 
-def _unsynced(directory: Path) -> tailrace.Hub:
-    return tailrace.open(directory / "hub", sync="none", settings=tailrace.HubSettings())
+def _opened(directory: Path, sync: str) -> tailrace.Hub:
+    return tailrace.open(directory / "hub", sync=sync, settings=tailrace.HubSettings())

@@ -108,6 +108,8 @@ def summary(row: Row) -> str:
 
 def _lines(row: Row) -> list[str]:
     measured = "<br>".join(row.figures)
+    if not row.figures:
+        return [f"| {row.work} | | | | not measured |"]
     if not row.goals:
         return [f"| {row.work} | {measured} | | | for information |"]
     lines = []

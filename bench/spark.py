@@ -9,13 +9,17 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import tailrace
 from bench import payloads
-from bench.measure import OURS, Scale, Timer, say, take_turns
+from bench.measure import OURS, Scale, Timer, Turn, say, take_turns
+from bench.peers import jars, kafka
+from bench.peers.jars import Unavailable
+from bench.peers.kafka import Kafka
 from bench.report import Goal, Row, Sense, against, figures_of
 
 if TYPE_CHECKING:
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
 BATCH = 8_000
 VALUE_BYTES = 100
 PARTITIONS = 4
+KAFKA = "Spark's Kafka source"
 PARQUET = "Spark's Parquet source"
 RATE = "Spark's rate source"
 WARM_BATCHES = 10
@@ -43,19 +48,38 @@ def rows(scale: Scale) -> list[Row]:
     from tailrace.spark.session import start
 
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-spark-") as directory:
-        spark = start("tailrace-bench", master="local[2]", log_file=Path(directory, "spark.log"))
+        place, log_file = Path(directory), Path(directory, "spark.log")
         try:
-            found = [_read(spark, scale), _micro_batch(spark, scale, Path(directory))]
-            return [*found, _memory(spark, Path(directory))]
+            options = {"spark.jars": ",".join(map(str, jars.fetch("spark-kafka").glob("*.jar")))}
+            missing = ""
+        except Unavailable as reason:
+            options, missing = {}, str(reason)
+        spark = start("tailrace-bench", master="local[2]", log_file=log_file, options=options)
+        try:
+            found = [_read(spark, scale, place, missing), _micro_batch(spark, scale, place)]
+            return [*found, _memory(spark, place)]
         finally:
             spark.stop()
 
 
-def _read(spark: SparkSession, scale: Scale) -> Row:
+def _read(spark: SparkSession, scale: Scale, directory: Path, missing: str) -> Row:
+    """`missing` says why this Spark has no Kafka source, if it has none."""
     work = "Spark reads a topic, 100 B, all columns"
     reading = _Reading(spark, scale.count(250))
-    rates = take_turns(work, {OURS: reading.ours, PARQUET: reading.parquet}, scale.rounds)
-    return Row(work, figures_of(rates, "rows"), (against(rates, PARQUET, 0.5, reason=READ_REASON),))
+    contenders: dict[str, Turn] = {OURS: reading.ours, PARQUET: reading.parquet}
+    with ExitStack() as stack:
+        try:
+            if not missing:
+                server = stack.enter_context(kafka.opened(directory))
+                contenders[KAFKA] = reading.kafka(server)
+        except Unavailable as reason:
+            missing = str(reason)
+        rates = take_turns(work, contenders, scale.rounds)
+    goals = [against(rates, PARQUET, 0.5, reason=READ_REASON)]
+    if KAFKA in contenders:
+        goals.append(against(rates, KAFKA, 1.0, reason=READ_REASON))
+    absent = (f"{KAFKA}: {missing}",) if missing else ()
+    return Row(work, figures_of(rates, "rows"), tuple(goals), absent)
 
 
 class _Reading:
@@ -75,6 +99,14 @@ class _Reading:
         path = str(directory / "parquet")
         self._topic(directory).write.parquet(path)
         return self._read(self._spark.read.parquet(path), timer)
+
+    def kafka(self, server: Kafka) -> Turn:
+        """Turns that read the same rows from Kafka, where they were written before."""
+        batch = payloads.columns(BATCH, VALUE_BYTES)
+        topic = kafka.fill(server, batch, self._batches, PARTITIONS)
+        options = {"kafka.bootstrap.servers": server.address, "subscribe": topic}
+        source = self._spark.read.format("kafka").options(**options)
+        return lambda _, timer: self._read(source.load(), timer)
 
     def _topic(self, directory: Path) -> DataFrame:
         path = str(directory / "hub")
