@@ -19,8 +19,7 @@ import asyncio
 import functools
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
-from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 import pyarrow as pa
 
@@ -52,7 +51,19 @@ def _awaited(
     return functools.update_wrapper(call, method)
 
 
-class Producer(Generic[T]):
+class _Block:
+    """What is left by leaving what it holds, in a thread."""
+
+    held: Any
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *raised: Any) -> None:
+        await asyncio.to_thread(self.held.__exit__, *raised)
+
+
+class Producer(_Block, Generic[T]):
     """A pipelined producer whose pushes are awaited: each gives its receipt once it is stored."""
 
     def __init__(self, held: _Producer[T]) -> None:
@@ -77,17 +88,6 @@ class Producer(Generic[T]):
 
     flush = _awaited(_Producer.flush)
     close = _awaited(_Producer.close)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await asyncio.to_thread(self.held.__exit__, kind, error, trace)
 
 
 class Topic(Generic[T]):
@@ -150,23 +150,36 @@ class Group:
     lag = _awaited(_Group.lag)
     history = _awaited(_Group.history)
     seek = _awaited(_Group.seek)
+    skip = _awaited(_Group.skip)
     delete = _awaited(_Group.delete)
 
 
-class Hub:
+class Hub(_Block):
     """An opened Tailrace; see `tailrace.Hub`."""
 
     def __init__(self, held: _hub.Hub) -> None:
         self.held = held
 
+    @overload
+    async def create_topic(self, name: str, type: type[T], **options: Any) -> Topic[T]: ...
+    @overload
+    async def create_topic(self, name: str, type: None = None, **options: Any) -> Topic[Any]: ...
     async def create_topic(self, name: str, type: Any = None, **options: Any) -> Topic[Any]:
         """Create a topic and open it; see `tailrace.Hub.create_topic`."""
         return Topic(await asyncio.to_thread(lambda: self.held.create_topic(name, type, **options)))
 
+    @overload
+    async def topic(self, name: str, type: type[T]) -> Topic[T]: ...
+    @overload
+    async def topic(self, name: str, type: None = None) -> Topic[Any]: ...
     async def topic(self, name: str, type: Any = None) -> Topic[Any]:
         """Open a topic; see `tailrace.Hub.topic`."""
         return Topic(await asyncio.to_thread(self.held.topic, name, type))
 
+    @overload
+    async def tail(self, topics: str, type: type[T], **options: Any) -> Deliveries[T]: ...
+    @overload
+    async def tail(self, topics: str, type: None = None, **options: Any) -> Deliveries[Any]: ...
     async def tail(self, topics: str, type: Any = None, **options: Any) -> Deliveries[Any]:
         """A consumer of a group that shares a topic or several; see `tailrace.Hub.tail`."""
         return await asyncio.to_thread(lambda: self.held.tail(topics, type, **options))
@@ -179,17 +192,6 @@ class Hub:
     groups = _awaited(_hub.Hub.groups)
     delete_topic = _awaited(_hub.Hub.delete_topic)
     close = _awaited(_hub.Hub.close)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await asyncio.to_thread(self.held.__exit__, kind, error, trace)
 
 
 class _Opening:
@@ -217,14 +219,9 @@ class _Opening:
     async def __aenter__(self) -> Hub:
         return await self._open()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
         assert self._opened is not None
-        await self._opened.__aexit__(kind, error, trace)
+        await self._opened.__aexit__(*raised)
 
 
 def open(

@@ -35,9 +35,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tailrace.amount import format_amount
+
+if TYPE_CHECKING:
+    from tailrace.group.delivery import Delivery
 
 __all__ = [
     "BackendUnavailable",
@@ -311,16 +314,29 @@ class ConfigError(Error, ValueError):
 class DeliveryFailed(Error, RuntimeError):
     """A consumer gave a message back at its last attempt: nothing more of its key is handed out."""
 
-    def __init__(self, position: str, key: str | None, attempts: int) -> None:
-        self.position = position
-        self.key = key
-        self.attempts = attempts
-        whose = "a message without a key" if key is None else f"key {key!r}"
+    __slots__ = ("_delivery",)  # which no pickle takes along
+
+    def __init__(self, delivery: Delivery[Any]) -> None:
+        self.position = delivery.id
+        self.key = delivery.key
+        self.attempts = delivery.attempt
+        self._delivery = delivery
+        whose = "a message without a key" if self.key is None else f"key {self.key!r}"
         super().__init__(
-            f"{position} ({whose}) was given back {format_amount(attempts, 'time')}",
-            "other keys go on when you do" if key else "others go on when you do",
-            "acknowledge it to pass over it, or mend the cause and start the consumer again",
+            f"{self.position} ({whose}) was given back {format_amount(self.attempts, 'time')}",
+            "other keys go on when you do" if self.key else "others go on when you do",
+            "to pass over it, acknowledge its delivery, or from outside: tailrace group skip; else"
+            " mend the cause and start the consumer again",
         )
+
+    @property
+    def delivery(self) -> Delivery[Any]:
+        """The message in its last attempt: ``delivery.ack()`` passes over it. An `Error` in a copy
+        or another process: only who consumes it can acknowledge it."""
+        try:
+            return self._delivery
+        except AttributeError:
+            raise Error(f"{self.position} is not in hand here", "read it by its position") from None
 
 
 class NothingToRead(Error, LookupError):

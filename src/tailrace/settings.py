@@ -155,8 +155,8 @@ class HubSettings:
     prefetch_bytes: Annotated[
         int,
         _size("1B", "1GiB"),
-        "About how much a consumer of a group reads ahead, and of each partition holds back behind "
-        "messages that are not acknowledged.",
+        "About how much a consumer of a group reads ahead, of all its partitions together, and "
+        "holds back of each one behind messages that are not acknowledged.",
     ] = 8 << 20
     attempts: Annotated[
         int,

@@ -26,6 +26,7 @@ USES: dict[str, Callable[[Backend], object]] = {
     "hold": lambda backend: backend.hold("name", "owner"),
     "holder": lambda backend: backend.holder("name"),
     "beats": lambda backend: backend.beats("name"),
+    "silent_s": lambda backend: backend.silent_s("name"),
 }
 
 

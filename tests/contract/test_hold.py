@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import closing
 
 import pytest
@@ -75,6 +76,19 @@ def test_each_beat_changes_the_number_that_others_see_and_nothing_else(backend: 
     assert None not in numbers
     assert len(set(numbers)) == len(numbers)
     assert backend.holder("lake") == "first"
+
+
+def test_a_beat_ends_the_silence_of_a_holder(backend: Backend) -> None:
+    assert backend.silent_s("lake") is None
+    with backend.hold("lake", "first") as hold:
+        deadline = time.monotonic() + 10
+        while (before_s := backend.silent_s("lake") or 0.0) < 0.05:
+            assert time.monotonic() < deadline, "nobody is ever silent"
+        assert hold.beat()
+        after_s = backend.silent_s("lake")
+    assert after_s is not None
+    assert after_s < before_s
+    assert backend.silent_s("lake") is None
 
 
 def test_a_beat_wakes_nobody(backend: Backend) -> None:

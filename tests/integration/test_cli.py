@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
@@ -135,6 +136,37 @@ def test_a_reader_that_has_had_enough_is_no_error(end: tuple[str, ...]) -> None:
     tail.stdout.close()
     _, error = tail.communicate(timeout=SECONDS_MAX)
     assert (tail.returncode, error) == (0, b"")
+
+
+def test_a_group_is_left_when_the_reader_goes_while_it_waits() -> None:
+    run("topic", "create", "orders", "--partitions", "1")
+    run("push", "orders", stdin="1\n2\n3\n")
+    tail = start(
+        "tail", "orders", "--group", "billing", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert tail.stdout is not None
+    assert [tail.stdout.readline() for _ in range(3)] == [b"1\n", b"2\n", b"3\n"]
+    tail.stdout.close()
+    _, error = tail.communicate(timeout=SECONDS_MAX)
+    assert (tail.returncode, error) == (0, b"")
+    group = json.loads(run("group", "show", "billing", "-o", "json").stdout)
+    assert (group["consumers"], group["streams"][0]["mark"]) == ([], 3)
+
+
+def test_what_no_reader_took_is_not_acknowledged() -> None:
+    run("topic", "create", "orders", "--partitions", "1", "--type", "text")
+    run("push", "orders", stdin="".join(f"{number:04095}\n" for number in range(50)))
+    ours, theirs = os.pipe()
+    held = fcntl.fcntl(theirs, fcntl.F_SETPIPE_SZ, 8192) // 4096
+    tail = start("tail", "orders", "--group", "billing", stdout=theirs, stderr=subprocess.PIPE)
+    os.close(theirs)
+    assert os.read(ours, 4096)
+    os.close(ours)
+    _, error = tail.communicate(timeout=SECONDS_MAX)
+    assert (tail.returncode, error) == (0, b"")
+    group = json.loads(run("group", "show", "billing", "-o", "json").stdout)
+    assert group["consumers"] == []
+    assert group["streams"][0]["mark"] <= 1 + held
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,8 @@ from __future__ import annotations
 import pytest
 
 from tailrace.group import streams
-from tailrace.group.actions import Action
 from tailrace.group.assignments import Assignment, Assignments
-from tailrace.group.borrower import Borrower
-from tailrace.group.messages import Grant
+from tailrace.group.borrowed import Borrowed, Stream
 from tailrace.group.registry import Registry
 from tailrace.group.times import Resend
 from tailrace.group.unit import Unit, UnitState
@@ -27,19 +25,17 @@ def without_the_epoch_check(monkeypatch: pytest.MonkeyPatch) -> None:
         assignment = self.get(unit)
         return assignment if assignment is not None and assignment.borrower == borrower else None
 
-    def having(self: Borrower, unit: str, epoch: int) -> object:
+    def having(self: Borrowed, unit: str, epoch: int) -> Stream | None:
         return self._streams.get(unit)
 
-    right = Borrower._grant
+    right = Borrowed.is_new
 
-    def grant(self: Borrower, grant: Grant) -> list[Action]:
-        if grant.unit not in self._streams:
-            self._newest.pop(grant.unit, None)
-        return right(self, grant)
+    def is_new(self: Borrowed, unit: str, epoch: int) -> bool:
+        return unit not in self or right(self, unit, epoch)
 
     monkeypatch.setattr(Assignments, "of", of)
-    monkeypatch.setattr(Borrower, "_having", having)
-    monkeypatch.setattr(Borrower, "_grant", grant)
+    monkeypatch.setattr(Borrowed, "of", having)
+    monkeypatch.setattr(Borrowed, "is_new", is_new)
 
 
 def without_the_resend(monkeypatch: pytest.MonkeyPatch) -> None:

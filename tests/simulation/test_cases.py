@@ -83,6 +83,11 @@ def got(world: GroupWorld, kind: type | tuple[type, ...], since: float = 0.0) ->
     ]
 
 
+def test_the_first_consumer_of_a_group_has_it_all_before_anything_is_said_twice() -> None:
+    world, _ = a_group("a", partitions=4)
+    assert world.now < TIMES.resend_s
+
+
 def test_the_first_five_grants_of_every_unit_are_lost() -> None:
     world = GroupWorld(1)
     world.network.drop(Grant, first=5, per=lambda envelope: envelope.message.unit)

@@ -21,6 +21,7 @@ def trial(seed: int) -> GroupWorld:
     _populate(world, random)
     if random.random() < 0.3:
         world.at(random.uniform(5, FAULTY_S), lambda: world.seek("billing", "earliest"))
+    _pass_over(world, Random(f"skips of {seed}"))
     _come_and_go(world, random, [Consumer.leave, Consumer.die])
     if random.random() < 0.4:
         _never_rest(world, random)
@@ -67,6 +68,18 @@ def _come_and_go(
                 world.at(leave_at, partial(random.choice(goodbyes), consumer))
                 back_at = random.uniform(leave_at, FAULTY_S)
                 world.at(back_at, consumer.join)
+
+
+def _pass_over(world: GroupWorld, random: Random) -> None:
+    """An operator skips some messages, as likely as not among those that are being done."""
+
+    def skip_one() -> None:
+        partition = random.choice(sorted(world.ground.records))
+        record = random.choice(world.ground.records[partition][-4:])
+        world.skip("billing", f"{partition}@{record.offset}")
+
+    for _ in range(random.choice([0, 0, 0, 1, 3])):
+        world.at(random.uniform(1, FAULTY_S), skip_one)
 
 
 def _never_rest(world: GroupWorld, random: Random) -> None:

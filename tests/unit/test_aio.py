@@ -27,6 +27,25 @@ def test_a_topic_says_what_it_has_in_storage(tmp_path: Path) -> None:
     asyncio.run(look())
 
 
+def test_topics_producers_and_batches_have_the_type_and_the_blocks_of_the_others(
+    tmp_path: Path,
+) -> None:
+    async def count() -> tuple[int, int]:
+        async with tailrace.aio.open(tmp_path / "hub", sync="none") as hub:
+            numbers: tailrace.aio.Topic[int] = await hub.create_topic("numbers", int, partitions=2)
+            async with await numbers.producer() as producer:
+                receipts = await asyncio.gather(*(producer.push(n, key=f"c{n}") for n in range(9)))
+            with pytest.raises(tailrace.Error):
+                await producer.push(9)
+            rows = 0
+            async with await numbers.tail(group="counting", until="end") as deliveries:
+                async for batch in deliveries.batches():
+                    rows += batch.num_rows
+        return len({receipt.id for receipt in receipts}), rows
+
+    assert asyncio.run(count()) == (9, 9)
+
+
 @pytest.mark.parametrize("delay_ms", [0, 1, 5])
 def test_a_hub_whose_opening_is_cancelled_is_closed(tmp_path: Path, delay_ms: int) -> None:
     async def cancel() -> None:

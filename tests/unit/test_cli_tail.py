@@ -88,11 +88,12 @@ def test_a_position_means_its_partition_alone_up_to_and_with_the_last(cli: Comma
 @pytest.mark.parametrize(
     ("edges", "status", "error"),
     [
-        (("--from", "yesterday"), 2, "InvalidValue"),
-        (("--from", "-0"), 2, "InvalidValue"),
-        (("--from", "-10000000"), 2, "InvalidValue"),
-        (("--from", "@noon"), 2, "InvalidValue"),
-        (("--from", "orders/0.0@x"), 2, "InvalidValue"),
+        (("--from", "yesterday"), 2, "InvalidValue: --from is 'yesterday' · valid: earliest, "),
+        (("--to", "tomorrow"), 2, "InvalidValue: --to is 'tomorrow' · valid: earliest, "),
+        (("--from", "-0"), 2, "InvalidValue: --from is"),
+        (("--from", "-10000000"), 2, "InvalidValue: --from is"),
+        (("--from", "@noon"), 2, "InvalidValue: --from is '@noon' · valid: @ and ISO 8601"),
+        (("--to", "orders/0.0@x"), 2, "InvalidValue: --to is 'orders/0.0@x'"),
         (("--from", "other/0.0@0"), 2, "InvalidValue"),
         (("--from", "orders/7.0@0"), 2, "InvalidValue"),
         (("--from", "orders/0.0@0", "--to", "orders/0.1@0"), 2, "InvalidValue"),
@@ -105,6 +106,23 @@ def test_edges_that_are_none_are_errors(
     cli: CommandLine, edges: tuple[str, ...], status: int, error: str
 ) -> None:
     assert error in cli.run("tail", "orders", "--exit", *edges, status=status).stderr
+
+
+@pytest.mark.parametrize(
+    ("place", "valid"),
+    [("bogus", "earliest, latest, @"), ("@noon", "@ and ISO 8601"), ("x/0.0@1", "a position in ")],
+)
+def test_where_a_new_group_begins_is_checked_under_its_name(
+    cli: CommandLine, place: str, valid: str
+) -> None:
+    error = cli.run("tail", "orders", "--group", "new", "--from", place, status=2).stderr
+    assert error.startswith(f"InvalidValue: --from is '{place}' · valid: {valid}")
+
+
+def test_tail_without_a_group_says_what_a_filter_needs(cli: CommandLine) -> None:
+    error = cli.run("tail", "ord*", "--exit", status=2).stderr
+    assert "'ord*' is a filter" in error
+    assert "add --group NAME, or name one topic" in error
 
 
 def test_a_count_ends_it_without_exit(cli: CommandLine) -> None:

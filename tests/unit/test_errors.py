@@ -10,8 +10,13 @@ import pytest
 
 from tailrace import errors
 from tailrace.errors import Error
+from tailrace.group.chunk import Chunk
+from tailrace.group.delivery import Delivery
+from tailrace.message import Partition
 
 NODE = re.compile(r"^ {4}(?P<indent>[│ ]*)[├└]── (?P<name>\w+)(?: \((?P<builtin>\w+)\))?")
+
+PARTITION = Partition("orders", 0, 1)
 
 SAMPLES = [
     errors.UnknownTopic("order", "./data", ["orders", "users"]),
@@ -31,7 +36,7 @@ SAMPLES = [
     errors.EncodeError("orders takes Order, not dict", "nothing was written"),
     errors.DecodeError("orders/0.1@4", "Order", "Expected `int`"),
     errors.ConfigError("tailrace.toml: unknown setting hub.x"),
-    errors.DeliveryFailed("orders/0.1@4", "c7", 5),
+    errors.DeliveryFailed(Delivery(Chunk.listed(PARTITION, 4, 5, [4], [b"c7"]), 0, 5)),
     errors.NothingToRead("no file matches in/*.jsonl"),
     errors.PipelineFailed("lake", ["writer lake/crm: refused"]),
     errors.IncompatibleHub("./data is of format 9", "this version reads 1"),

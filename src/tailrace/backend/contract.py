@@ -261,6 +261,12 @@ class Backend(Protocol):
         """A number that is another after each beat of whoever holds the name; None when nobody
         does."""
 
+    def silent_s(self, name: str) -> float | None:
+        """How long ago whoever holds the name last beat, or took it; None when nobody does.
+
+        For people to see: it goes by wall clocks, which may step.
+        """
+
     @property
     def meeting_place(self) -> Path | None:
         """A directory, which may not be there yet, where processes of this host that have opened

@@ -102,8 +102,11 @@ def _group_text(group: GroupDetail) -> str:
     consumers = "no consumer runs"
     if group.consumers:
         consumers = table(
-            ("consumer", "process", "since"),
-            ((c.id, c.process, moment(c.since)) for c in group.consumers),
+            ("consumer", "process", "since", "last sign of life"),
+            (
+                (c.id, c.process, moment(c.since), f"{c.silent_s:.0f} s ago")
+                for c in group.consumers
+            ),
         )
         if summary.standing_by:
             consumers += f"\n{summary.standing_by} stand by: only {summary.open} streams are open"
@@ -144,11 +147,43 @@ def seek(session: Session, group: str, to: str, reason: str, yes: bool, dry_run:
     from tailrace.operations import group_changes
 
     with session.open_hub() as hub:
-        plan = group_changes.plan_seek(hub, group, to)
         carry_out(
             session,
-            plan,
+            group_changes.plan_seek(hub, group, to),
             lambda: group_changes.seek(hub, group, to, reason),
+            yes=yes,
+            dry_run=dry_run,
+        )
+
+
+@verb(
+    "skip",
+    examples="""
+    tailrace group skip billing orders/1.7@42 --reason "cannot be charged" --dry-run
+    tailrace group skip billing orders/1.7@42 --reason "cannot be charged" --yes
+    """,
+)
+@group_argument
+@click.argument("position")
+@click.option("--reason", required=True, metavar="TEXT", help="Why; history and audit keep it.")
+@asks
+@click.pass_obj
+def skip(
+    session: Session, group: str, position: str, reason: str, yes: bool, dry_run: bool
+) -> None:
+    """Pass over one message of a group, whether consumers run or not.
+
+    POSITION is that of the message, such as orders/1.7@42; the error of the consumer that could
+    not do it names it. It counts as acknowledged, and all else is as it was: consumers that run go
+    on with the next message of its key.
+    """
+    from tailrace.operations import group_changes
+
+    with session.open_hub() as hub:
+        carry_out(
+            session,
+            group_changes.plan_skip(hub, group, position),
+            lambda: group_changes.skip(hub, group, position, reason),
             yes=yes,
             dry_run=dry_run,
         )
@@ -165,7 +200,7 @@ def seek(session: Session, group: str, to: str, reason: str, yes: bool, dry_run:
 @click.option("-n", "--count", type=click.IntRange(min=1), default=100, show_default=True)
 @click.pass_obj
 def history(session: Session, group: str, count: int) -> None:
-    """Say what happened: joins, grants, revocations, terms, seeks, and why."""
+    """Say what happened: joins, grants, revocations, terms, seeks, skips, and why."""
     from tailrace.group.definition import read_group
     from tailrace.group.history import read_history
 
@@ -178,12 +213,16 @@ def _history_table(lines: list[HistoryLine]) -> str:
     if not lines:
         return "nothing happened yet"
     return table(
-        ("time", "what", "stream", "epoch", "borrower", "why"),
+        ("time", "what", "stream", "epoch", "consumer", "why"),
         (
-            (moment(each.time), each.what, each.unit, each.epoch or "", each.borrower, each.why)
+            (moment(each.time), each.what, each.unit, each.epoch or "", each.consumer, _why(each))
             for each in lines
         ),
     )
+
+
+def _why(line: HistoryLine) -> str:
+    return f"{line.process} leads" if line.what == "term" else line.why
 
 
 @verb(
@@ -213,6 +252,6 @@ def delete(session: Session, group: str, reason: str, yes: bool, dry_run: bool) 
 
 group_command = Noun(
     "group",
-    [list_, show, seek, history, delete],
+    [list_, show, seek, skip, history, delete],
     help="See who shares which topics, and send groups elsewhere.",
 )

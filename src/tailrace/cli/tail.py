@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import select
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -13,8 +12,10 @@ import click
 
 from tailrace.cli.arguments import complete_topic
 from tailrace.cli.command import verb
+from tailrace.cli.listening import wait_for_reader, when_reader_goes
 from tailrace.cli.session import Output, Session
 from tailrace.cli.signals import Signals
+from tailrace.errors import InvalidValue
 
 if TYPE_CHECKING:
     from tailrace.group.deliveries import Deliveries
@@ -127,9 +128,14 @@ def tail_command(
             )
         _tail_group(session, where, group, start, exits=exits, count=count, text=text)
         return
+    if "*" in where:
+        raise click.UsageError(
+            f"{where!r} is a filter, and only a group has several topics: add --group NAME, or"
+            " name one topic"
+        )
     ends = exits or end is not None
-    first = parse_edge(start or ("earliest" if ends else "-10"))
-    last = parse_edge(end or "latest") if ends else None
+    first = parse_edge(start or ("earliest" if ends else "-10"), "--from")
+    last = parse_edge(end or "latest", "--to") if ends else None
     with session.open_hub() as hub:
         topic, span = open_span(hub, where, first, last)
         write = _writing(session, text, lambda _: topic)
@@ -154,14 +160,19 @@ def _tail_group(
     out = sys.stdout.buffer
     with session.open_hub() as hub:
         write = _writing(session, text, hub.topic)
-        consumer = hub.tail(
-            where,
-            group=group,
-            start=start or "earliest",
-            until="end" if exits else None,
-            limit=count,
-        )
-        with Signals() as signals:
+        try:
+            consumer = hub.tail(
+                where,
+                group=group,
+                start=start or "earliest",
+                until="end" if exits else None,
+                limit=count,
+            )
+        except InvalidValue as error:
+            if error.what != "start":
+                raise
+            raise InvalidValue("--from", start, error.valid) from None
+        with Signals() as signals, when_reader_goes(consumer.shutdown):
             signals.noted = functools.partial(_stop, consumer, signals)
             with consumer as deliveries:
                 for delivery in deliveries:
@@ -183,7 +194,7 @@ def _print(messages: Iterator[list[Message[Any]]], write: Format, count: int | N
     left = count
     for some in messages:
         if not some:
-            _check_reader()
+            wait_for_reader(0)
             continue
         chosen = some if left is None else some[:left]
         out.write(b"".join([write(message) for message in chosen]))
@@ -192,14 +203,6 @@ def _print(messages: Iterator[list[Message[Any]]], write: Format, count: int | N
             left -= len(chosen)
             if left == 0:
                 return
-
-
-def _check_reader() -> None:
-    """`BrokenPipeError` when nobody reads the output any more, as after `| head`."""
-    poll = select.poll()
-    poll.register(sys.stdout.buffer, 0)
-    if any(events & select.POLLERR for _, events in poll.poll(0)):
-        raise BrokenPipeError
 
 
 def _writing(session: Session, text: str | None, topic_of: Callable[[str], Any]) -> Format:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import click
+
+from tailrace.cli.listening import wait_for_reader
 
 INTERVAL_S: Final = 2.0
 """How long one look stands."""
@@ -28,7 +29,7 @@ def show_once_or_watch(show: Callable[[], None], *, watch: bool) -> None:
     try:
         while watch:
             sys.stdout.flush()
-            time.sleep(INTERVAL_S)
+            wait_for_reader(INTERVAL_S)
             if sys.stdout.isatty():
                 click.clear()
             show()

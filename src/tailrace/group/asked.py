@@ -9,7 +9,7 @@ from enum import Enum
 
 from tailrace.duration import parse_duration
 from tailrace.errors import InvalidValue
-from tailrace.group.owned import Terms
+from tailrace.group.share import Terms
 from tailrace.settings import HubSettings
 from tailrace.topic.composite import check_name
 
@@ -28,12 +28,11 @@ class Acks(Enum):
 class Asked:
     """The options of `tail`.
 
-    `session` is a name that nobody else has. `limit` and `idle_s` are None where a loop does not
-    end by them.
+    `id` is a name that nobody else has. `limit` and `idle_s` are None where a loop does not end by
+    them.
     """
 
     id: str
-    session: str
     acks: Acks
     to_end: bool
     limit: int | None
@@ -72,8 +71,7 @@ class Asked:
         )
         idle = None if idle_timeout is None else parse_duration(idle_timeout, "idle_timeout")
         return cls(
-            id=token if id is None else id,
-            session=token if id is None else f"{check_name('consumer', id)}.{token}",
+            id=token if id is None else f"{check_name('consumer', id)}.{token}",
             acks=Acks(ack),
             to_end=until is not None,
             limit=limit,

@@ -3,9 +3,6 @@
 A borrower only ever goes forward: it connects, is connected, unsubscribes, and is gone. When its
 leader does not know it, it resets: the `Agent` makes another, with another name. When another
 leader comes it stays connected, keeps what it was granted, and presents it there.
-
-It remembers the highest epoch of every unit that it heard of, so nothing that comes late brings
-back what is over.
 """
 
 from __future__ import annotations
@@ -13,11 +10,11 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 from tailrace.group.actions import Action, Drain, Drop, Install, Send
+from tailrace.group.borrowed import Borrowed, Stream
 from tailrace.group.events import Died, Drained, Lost, Progressed, Tick, Unsubscribed
 from tailrace.group.messages import (
     Disconnect,
     Grant,
-    Held,
     Invalidate,
     LeaderConnectResponse,
     LeaderWanted,
@@ -28,7 +25,7 @@ from tailrace.group.messages import (
     ToLeader,
     UpdateProgress,
 )
-from tailrace.group.states import BORROWER, STREAM, BorrowerState, StreamState
+from tailrace.group.states import BORROWER, BorrowerState, StreamState
 from tailrace.group.times import Resend, Times
 from tailrace.group.unit import LeaderEntry
 
@@ -44,21 +41,6 @@ class LeaderAt(NamedTuple):
 BorrowerEvent: TypeAlias = (
     ToBorrower | LeaderAt | Progressed | Drained | Lost | Unsubscribed | Died | Tick
 )
-
-
-class _Stream:
-    """A unit that the borrower has."""
-
-    __slots__ = ("epoch", "final", "finished", "mark", "report", "state")
-
-    def __init__(self, epoch: int) -> None:
-        self.state = STREAM.move(None, "grant", StreamState.GRANTED)
-        self.epoch = epoch
-        self.mark = 0
-        self.final = False
-        self.finished = False
-        self.report: Resend | None = None
-        """When to report again what the leader has to act on."""
 
 
 class Borrower:
@@ -93,8 +75,7 @@ class Borrower:
         """Up to when it may go by the answer to its `LeaderWanted`."""
         self.roster_version = roster_version
         self._times = times
-        self._streams: dict[str, _Stream] = {}
-        self._newest: dict[str, int] = {}
+        self._borrowed = Borrowed()
         self._present: Resend | None = None
         self._wanted_since = 0.0
         self._leave_at: float | None = None
@@ -103,14 +84,6 @@ class Borrower:
     def connected(self) -> bool:
         """Whether the one that leads now has taken it in."""
         return self.leader is not None and self.taken_in_by == self.leader
-
-    @property
-    def held(self) -> tuple[Held, ...]:
-        """What it has been granted."""
-        return tuple(
-            Held(unit, stream.epoch, stream.state is StreamState.REVOKING)
-            for unit, stream in self._streams.items()
-        )
 
     def handle(self, event: BorrowerEvent, now: float) -> list[Action]:
         """Take in an event. Once gone, it answers nothing."""
@@ -124,7 +97,7 @@ class Borrower:
             case Grant():
                 return self._grant(event)
             case Revoke():
-                return self._revoke(event, now)
+                return self._revoke(event)
             case Revoked():
                 return self._revoked(event)
             case Invalidate():
@@ -146,21 +119,16 @@ class Borrower:
         """When something is to be said again."""
         if self.state is None:
             return None
-        waiting = [stream.report.at for stream in self._streams.values() if stream.report]
-        if self._present is not None:
-            waiting.append(self._present.at)
-        if self._leave_at is not None:
-            waiting.append(self._leave_at)
-        return min(waiting, default=None)
+        present_at = None if self._present is None else self._present.at
+        moments = (self._borrowed.deadline(), present_at, self._leave_at)
+        return min((moment for moment in moments if moment is not None), default=None)
 
     def validate(self) -> None:
         """Every invariant of a borrower."""
-        for unit, stream in self._streams.items():
-            assert self._newest[unit] == stream.epoch, f"{self.name} has {unit} of an old epoch"
-            assert stream.state is StreamState.REVOKING or not stream.final, f"{unit} is final"
-        assert self.state is not None or not self._streams, f"{self.name} is gone and has units"
+        self._borrowed.validate()
+        assert self.state is not None or not self._borrowed, f"{self.name} is gone and has units"
         assert (self.state is BorrowerState.UNSUBSCRIBING) == (self._leave_at is not None)
-        assert self.state is not BorrowerState.CONNECTING or not self._streams
+        assert self.state is not BorrowerState.CONNECTING or not self._borrowed
 
     def _follow(self, found: LeaderAt, now: float) -> list[Action]:
         if self.leader is not None and found.entry.term <= self.leader.term:
@@ -173,11 +141,11 @@ class Borrower:
     def _present_again(self, now: float) -> list[Action]:
         if self._present is None or not self._present.due(now):
             return []
-        return self._to_leader(
-            LeaderWanted(
-                self.group, self.name, self.held, self.revoke_timeout_s, self.roster_version
-            )
+        held = self._borrowed.held
+        wanted = LeaderWanted(
+            self.group, self.name, held, self.revoke_timeout_s, self.roster_version
         )
+        return self._to_leader(wanted)
 
     def _connected(self, answer: LeaderConnectResponse) -> list[Action]:
         if self.leader is None or answer.term != self.leader.term:
@@ -193,8 +161,7 @@ class Borrower:
         actions: list[Action] = []
         kept = {(held.unit, held.epoch) for held in answer.kept}
         for unit, epoch in [(held.unit, held.epoch) for held in answer.presented]:
-            stream = self._streams.get(unit)
-            if stream is not None and stream.epoch == epoch and (unit, epoch) not in kept:
+            if self._borrowed.of(unit, epoch) is not None and (unit, epoch) not in kept:
                 actions += self._forget(unit, "not kept")
         return actions
 
@@ -202,21 +169,17 @@ class Borrower:
         if not self._from_my_leader(grant) or self.state is BorrowerState.UNSUBSCRIBING:
             return []
         unit, epoch = grant.unit, grant.epoch
-        stream = self._streams.get(unit)
-        if epoch > self._newest.get(unit, 0):
-            actions = self._forget(unit, "overtaken") if stream is not None else []
-            stream = self._streams[unit] = _Stream(epoch)
-            self._newest[unit] = epoch
-            actions.append(Install(self.session, unit, epoch))
-            return actions + self._report(unit, stream)
-        if stream is not None and stream.epoch == epoch:
-            return self._report(unit, stream)
-        return self._forgotten(unit, epoch)
+        if self._borrowed.is_new(unit, epoch):
+            actions = self._forget(unit, "overtaken") if unit in self._borrowed else []
+            stream = self._borrowed.add(unit, epoch)
+            return [*actions, Install(self.session, unit, epoch), *self._report(unit, stream)]
+        known = self._borrowed.of(unit, epoch)
+        return self._forgotten(unit, epoch) if known is None else self._report(unit, known)
 
-    def _revoke(self, revoke: Revoke, now: float) -> list[Action]:
+    def _revoke(self, revoke: Revoke) -> list[Action]:
         if not self._from_my_leader(revoke) or self.state is BorrowerState.UNSUBSCRIBING:
             return []
-        stream = self._having(revoke.unit, revoke.epoch)
+        stream = self._borrowed.of(revoke.unit, revoke.epoch)
         if stream is None:
             return self._forgotten(revoke.unit, revoke.epoch)
         if stream.final:
@@ -226,9 +189,8 @@ class Borrower:
     def _revoked(self, revoked: Revoked) -> list[Action]:
         if not self._from_my_leader(revoked):
             return []
-        actions: list[Action] = []
-        if self._having(revoked.unit, revoked.epoch) is not None:
-            actions += self._forget(revoked.unit, "revoked")
+        held = self._borrowed.of(revoked.unit, revoked.epoch) is not None
+        actions = self._forget(revoked.unit, "revoked") if held else []
         actions += self._forgotten(revoked.unit, revoked.epoch)
         return actions + self._leave_when_drained()
 
@@ -239,39 +201,37 @@ class Borrower:
         return self._end("invalidate")
 
     def _progressed(self, progress: Progressed, now: float) -> list[Action]:
-        stream = self._having(progress.unit, progress.epoch)
+        stream = self._borrowed.of(progress.unit, progress.epoch)
         if stream is None:
             return []
         stream.mark = max(stream.mark, progress.mark)
         if progress.finished and not stream.finished:
             stream.finished = True
-            stream.report = Resend(self._times, now)
-            stream.report.due(now)
+            stream.report_until_answered(self._times, now)
         return self._report(progress.unit, stream)
 
     def _drained(self, drained: Drained, now: float) -> list[Action]:
-        stream = self._having(drained.unit, drained.epoch)
+        stream = self._borrowed.of(drained.unit, drained.epoch)
         if stream is None or stream.state is not StreamState.REVOKING:
             return []
         return self._finalize(drained.unit, stream, drained.mark, now)
 
     def _lost(self, lost: Lost, now: float) -> list[Action]:
         """The session has nothing of the unit any more; the leader is to take note."""
-        stream = self._having(lost.unit, lost.epoch)
+        stream = self._borrowed.of(lost.unit, lost.epoch)
         if stream is None:
             return []
         if stream.state is StreamState.GRANTED:
-            stream.state = STREAM.move(stream.state, "fenced", StreamState.REVOKING)
+            stream.revoke("fenced")
         return self._finalize(lost.unit, stream, stream.mark, now)
 
-    def _finalize(self, unit: str, stream: _Stream, mark: int, now: float) -> list[Action]:
+    def _finalize(self, unit: str, stream: Stream, mark: int, now: float) -> list[Action]:
         stream.mark = max(stream.mark, mark)
         stream.final = True
         if self.state is BorrowerState.UNSUBSCRIBING:
             # Its `Disconnect` frees all at once; to free one by one would bring others back.
             return self._leave_when_drained()
-        stream.report = Resend(self._times, now)
-        stream.report.due(now)
+        stream.report_until_answered(self._times, now)
         return self._report(unit, stream)
 
     def _unsubscribe(self, now: float) -> list[Action]:
@@ -282,21 +242,18 @@ class Borrower:
         self.state = BORROWER.move(self.state, "unsubscribe", BorrowerState.UNSUBSCRIBING)
         self._leave_at = now + self._times.leave_s
         actions: list[Action] = []
-        for unit, stream in self._streams.items():
+        for unit, stream in self._borrowed.items():
             actions += self._drain(unit, stream, "unsubscribe")
         return actions + self._leave_when_drained()
 
-    def _drain(self, unit: str, stream: _Stream, cause: str) -> list[Action]:
+    def _drain(self, unit: str, stream: Stream, cause: str) -> list[Action]:
         if stream.state is StreamState.REVOKING:
             return []
-        stream.state = STREAM.move(stream.state, cause, StreamState.REVOKING)
-        stream.report = None
+        stream.revoke(cause)
         return [Drain(self.session, unit, stream.epoch)]
 
     def _leave_when_drained(self) -> list[Action]:
-        if self.state is BorrowerState.UNSUBSCRIBING and all(
-            stream.final for stream in self._streams.values()
-        ):
+        if self.state is BorrowerState.UNSUBSCRIBING and self._borrowed.final:
             return self._leave("all drained")
         return []
 
@@ -305,52 +262,36 @@ class Borrower:
 
     def _end(self, cause: str) -> list[Action]:
         BORROWER.check(self.state, cause, None)
-        actions: list[Action] = []
-        for unit in list(self._streams):
-            actions += self._forget(unit, "borrower gone")
         self.state = None
         self._present = self._leave_at = None
-        return actions
+        units = [unit for unit, _ in self._borrowed.items()]
+        return [drop for unit in units for drop in self._forget(unit, "borrower gone")]
 
     def _tick(self, now: float) -> list[Action]:
         if self._leave_at is not None and now >= self._leave_at:
             return self._leave("leave timeout")
         actions = self._present_again(now)
-        for unit, stream in self._streams.items():
+        for unit, stream in self._borrowed.items():
             if stream.report is not None and stream.report.due(now):
                 actions += self._report(unit, stream)
         return actions
 
-    def _report(self, unit: str, stream: _Stream) -> list[Action]:
-        return self._to_leader(
-            UpdateProgress(
-                self.group,
-                self.name,
-                unit,
-                stream.epoch,
-                stream.mark,
-                final=stream.final,
-                finished=stream.finished,
-            )
-        )
+    def _report(self, unit: str, stream: Stream) -> list[Action]:
+        epoch, mark, final, finished = stream.epoch, stream.mark, stream.final, stream.finished
+        progress = UpdateProgress(self.group, self.name, unit, epoch, mark, final, finished)
+        return self._to_leader(progress)
 
     def _forget(self, unit: str, cause: str) -> list[Action]:
-        stream = self._streams.pop(unit)
-        STREAM.check(stream.state, cause, None)
-        return [Drop(self.session, unit, stream.epoch)]
+        return [Drop(self.session, unit, self._borrowed.remove(unit, cause))]
 
     def _forgotten(self, unit: str, epoch: int) -> list[Action]:
         """Tell the leader that nothing of that epoch is here, now and later."""
         actions: list[Action] = []
-        if epoch > self._newest.get(unit, 0):
-            self._newest[unit] = epoch
-            if unit in self._streams:
+        if self._borrowed.is_new(unit, epoch):
+            self._borrowed.hear(unit, epoch)
+            if unit in self._borrowed:
                 actions += self._forget(unit, "overtaken")
         return actions + self._to_leader(RevokeFinished(self.group, self.name, unit, epoch))
-
-    def _having(self, unit: str, epoch: int) -> _Stream | None:
-        stream = self._streams.get(unit)
-        return stream if stream is not None and stream.epoch == epoch else None
 
     def _from_my_leader(self, message: Grant | Revoke | Revoked | Invalidate) -> bool:
         return self.taken_in_by is not None and message.term == self.taken_in_by.term

@@ -7,6 +7,7 @@ what it looks at is taken out for the whole chunk at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from functools import cached_property
 from typing import Any, Final, Protocol, cast
 
@@ -18,14 +19,23 @@ from tailrace.message import Message, Partition
 _NO_HEADERS: Final[Mapping[str, bytes]] = {}
 
 
+class Fate(Enum):
+    """What becomes of a delivery by what was said of it."""
+
+    DONE = "acknowledged"
+    AGAIN = "given back, to come again"
+    FAILED = "given back at its last attempt"
+
+
 class Settling(Protocol):
     """Whoever takes the acknowledgements of a chunk's deliveries. May be called by any thread."""
 
     def ack(self, offset: int, wait: bool) -> None:
         """It is done; with `wait`, return when that is durable."""
 
-    def nack(self, offset: int, delay_s: float) -> None:
-        """It is to come again, not before the delay is over."""
+    def nack(self, offset: int, delay_s: float) -> Fate:
+        """It is to come again, not before the delay is over, unless that was its last attempt, or
+        it was acknowledged before."""
 
 
 class Chunk:

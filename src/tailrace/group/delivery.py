@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from tailrace.duration import parse_duration
-from tailrace.group.chunk import Chunk
+from tailrace.errors import Error
+from tailrace.group.chunk import Chunk, Fate
 from tailrace.message import Message, Mode, Op
 
 T = TypeVar("T")
@@ -20,11 +21,14 @@ class Delivery(Message[T], Generic[T]):
     """A message that a consumer was handed, to be acknowledged. `repr` shows no payload.
 
     It reads its fields from the columns when they are asked for, so one that is only counted costs
-    next to nothing. To acknowledge it again does nothing. One that was given back too often can
-    still be acknowledged, to pass over it.
+    next to nothing.
+
+    What was said of it first counts: to say it again does nothing, to say the opposite is an
+    `Error`. Only what was given back at its last attempt can still be acknowledged, to pass over
+    it.
     """
 
-    __slots__ = ("_chunk", "_row", "attempt", "settled")
+    __slots__ = ("_chunk", "_row", "attempt", "fate")
 
     def __init__(self, chunk: Chunk, row: int, attempt: int) -> None:
         self._chunk = chunk
@@ -32,8 +36,15 @@ class Delivery(Message[T], Generic[T]):
         self._decoded = False
         self.attempt = attempt
         """The number of this attempt: 1, and more each time that it was given back."""
-        self.settled = False
-        """Whether it was acknowledged or given back."""
+        self.fate: Fate | None = None
+        """What was said of it; None while nobody did."""
+
+    @classmethod
+    def failed(cls, chunk: Chunk, row: int, attempt: int) -> Delivery[Any]:
+        """One that was given back at this attempt, its last."""
+        delivery: Delivery[Any] = Delivery(chunk, row, attempt)
+        delivery.fate = Fate.FAILED
+        return delivery
 
     if not TYPE_CHECKING:  # what a message stores and a delivery looks up
         topic = property(lambda self: self._chunk.partition.topic)
@@ -49,6 +60,11 @@ class Delivery(Message[T], Generic[T]):
         _decode = property(lambda self: self._chunk.decode)
 
     @property
+    def settled(self) -> bool:
+        """Whether it was acknowledged or given back."""
+        return self.fate is not None
+
+    @property
     def redelivered(self) -> bool:
         """Whether a consumer may have had it in hand before: this one, or one that ended badly."""
         return self.attempt > 1 or self.offset < self._chunk.redelivered_below
@@ -57,9 +73,15 @@ class Delivery(Message[T], Generic[T]):
         """It is done. Durable within `progress_interval`, or with `wait` when this returns.
 
         With `wait`, it is `Fenced` when the partition has gone to another consumer meanwhile, who
-        will get the message again, and `BackendUnavailable` when the storage does not answer.
+        will get the message again, and `BackendUnavailable` when the storage does not answer: then
+        it is stored as soon as that does.
         """
-        self.settled = True
+        if self.fate is Fate.AGAIN:
+            raise Error(
+                f"{self.id} was given back at attempt {self.attempt}, so it is not acknowledged",
+                "acknowledge the delivery of its next attempt",
+            )
+        self.fate = Fate.DONE
         assert self._chunk.owner is not None
         self._chunk.owner.ack(self.offset, wait)
 
@@ -70,10 +92,14 @@ class Delivery(Message[T], Generic[T]):
         `DeliveryFailed`.
         """
         delay_s = parse_duration(delay, "delay").total_seconds()
-        if not self.settled:
-            self.settled = True
+        if self.fate is None:
             assert self._chunk.owner is not None
-            self._chunk.owner.nack(self.offset, delay_s)
+            self.fate = self._chunk.owner.nack(self.offset, delay_s)
+        if self.fate is Fate.DONE:
+            raise Error(
+                f"{self.id} was acknowledged before, so it does not come again",
+                "give back what is in hand: a loop acknowledges it when it asks for the next",
+            )
 
     def __repr__(self) -> str:
         again = ", redelivered" if self.redelivered else ""

@@ -7,9 +7,10 @@ from tailrace.clock import Clock
 from tailrace.group.definition import read_group
 from tailrace.group.history import HistoryLine, note, read_history
 from tailrace.group.opening import delete_group
-from tailrace.group.sending import seek
+from tailrace.group.sending import seek, skip
 from tailrace.group.starting import StartLike, format_start, parse_start
 from tailrace.group.view import GroupDetail, StreamLag, lag, show_group
+from tailrace.message import Position
 
 
 class Group:
@@ -33,7 +34,7 @@ class Group:
         return lag(self._backend, self.name)
 
     def history(self, count: int = 1000) -> list[HistoryLine]:
-        """Joins, grants, revocations, terms and seeks, the newest last."""
+        """Joins, grants, revocations, terms, seeks and skips, the newest last."""
         return read_history(self._backend, self.name, count)
 
     def seek(self, to: StartLike) -> dict[str, int]:
@@ -42,11 +43,25 @@ class Group:
         `to` is ``"earliest"``, ``"latest"``, a time, a position, or offsets by partition. Its
         consumers need not be stopped: they go on from there.
         """
-        target = parse_start(to)
+        target = parse_start(to, "to")
         targets = seek(self._backend, self.name, target)
         why = f"to {format_start(target)}"
         note(self._backend, self.name, "seek", why, self._clock.now_ms())
         return {str(where): offset for where, offset in targets.items()}
+
+    def skip(self, position: Position | str, *, reason: str) -> bool:
+        """Pass over one message that no consumer can do: it counts as acknowledged.
+
+        All else is as it was. Its consumers need not be stopped: whoever has its partition gets
+        that again, with the rest of the message's key. False, with nothing done, when the message
+        is acknowledged. The group's history keeps the reason.
+        """
+        where = Position.parse(position) if isinstance(position, str) else position
+        skipped = skip(self._backend, self.name, where)
+        if skipped:
+            why = f"{where}: {reason}"
+            note(self._backend, self.name, "skip", why, self._clock.now_ms())
+        return skipped
 
     def delete(self) -> None:
         """Forget it and how far it is. Its consumers get an error."""

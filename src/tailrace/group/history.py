@@ -18,6 +18,7 @@ import msgspec
 from tailrace.backend.contract import Backend, Log, Transaction
 from tailrace.errors import Conflict, UnknownTopic
 from tailrace.group.actions import Record as RecordLine
+from tailrace.group.naming import consumer_of
 from tailrace.group.trouble import PASSING
 from tailrace.log.columns import records_of
 from tailrace.log.record import Record
@@ -38,13 +39,16 @@ _STEP: Final = 1000
 
 
 class HistoryLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that happened. What does not belong to it is empty, or 0."""
+    """One thing that happened. What does not belong to it is empty, or 0.
+
+    `consumer` is its name, as in `GroupConsumer.id`; `process` is the one that led the group then.
+    """
 
     time: datetime
     group: str
     what: str
     unit: str = ""
-    borrower: str = ""
+    consumer: str = ""
     process: str = ""
     epoch: int = 0
     why: str = ""
@@ -55,10 +59,10 @@ _decode = msgspec.json.Decoder(HistoryLine).decode
 
 
 def line_of(record: RecordLine, process: str, time_ms: int) -> HistoryLine:
-    """The line that a process is to write."""
+    """The line that a process, named as for people, is to write."""
     group, what, unit, borrower, epoch, why = record
     time = datetime.fromtimestamp(time_ms / 1000, UTC)
-    return HistoryLine(time, group, what, unit, borrower, process, epoch, why)
+    return HistoryLine(time, group, what, unit, consumer_of(borrower), process, epoch, why)
 
 
 def append_history(backend: Backend, lines: Sequence[HistoryLine]) -> None:

@@ -3,9 +3,9 @@
 Pure: no clock and no I/O. Its owner feeds it chunks in order, hands out what it offers, brings back
 acknowledgements, and commits its `writes` under the fence of the grant.
 
-Most of the time at most one delivery is in hand, and nothing waits to come again. Then progress is
-two numbers: in `chunk`, what is before `cursor` was handed out and what is before `done` is
-acknowledged. As soon as that does not say it all, there are `Lanes`, until they are empty again.
+Most of the time at most one delivery is in hand, and nothing waits to come again. Then the two
+numbers of a `Stretch` say it all. As soon as they do not there are `Lanes`, until these are empty
+again.
 
 Everything that the ledger does not hold is delivered, also below the highest acknowledged offset.
 """
@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from typing import Final, NamedTuple
+from typing import Final
 
-from tailrace.backend.contract import TableKey
+from tailrace.group.account import Account, Writes
 from tailrace.group.chunk import Chunk
 from tailrace.group.lanes import Lanes
-from tailrace.group.reach import reach_key, reach_value
+from tailrace.group.offer import Counts, Offer
+from tailrace.group.stretch import Stretch
 from tailrace.message import Partition
 from tailrace.topic.ledger import Progress
 
@@ -27,34 +28,12 @@ RECORDS_MAX: Final = 65_536
 BYTES_MAX: Final = 8 << 20
 
 
-class Offer(NamedTuple):
-    """A record to be delivered: a row of a chunk, for the `attempt`-th time."""
-
-    chunk: Chunk
-    row: int
-    attempt: int
-
-    @property
-    def offset(self) -> int:
-        """Its offset."""
-        return self.chunk.offsets[self.row]
-
-
-class Counts(NamedTuple):
-    """How many deliveries were handed out and acknowledged here, how many nacks there were."""
-
-    delivered: int
-    acknowledged: int
-    nacked: int
-
-
-class Holding:
+class Holding(Stretch):
     """A unit, granted at an epoch. For one thread at a time.
 
     `attempts` is how often one record is handed out before its key is given up. At most
     `records_max` records are handed out beyond what is committed, and that many, or `bytes_max`,
-    are held back behind others of their key. `reach` is the unit's as it was found, and `end` where
-    the log ended then: `handed_below` is the lower of them.
+    are held back behind others of their key. `reach` and `end` are as for `Account`.
     """
 
     def __init__(
@@ -70,29 +49,18 @@ class Holding:
         reach: int = 0,
         end: int = 0,
     ) -> None:
-        self.partition = partition
+        super().__init__(partition, Account(progress, group, str(partition), reach, end))
         self.epoch = epoch
-        self.chunk = Chunk.listed(partition, progress.mark, progress.mark, [], [])
-        self.cursor = 0
-        self.done = 0
         self.draining = False
         self._released = False
-        self.handed_below = min(reach, end)
-        """What is not acknowledged below this offset may have been in somebody's hands before."""
         self.failures: deque[Offer] = deque()
         """What has used up its attempts and was not told to anybody yet."""
-        self._progress = progress
         self._attempts = attempts
         self._records_max = records_max
         self._bytes_max = bytes_max
-        self._reach_key = reach_key(group, str(partition))
-        self._reach = self._reach_wanted = 0  # what may be handed out: all below it
-        self._reach_stored = self._reach_written = reach
         self._given_up = 0
         self._lanes: Lanes | None = None
         self._end: int | None = None
-        self._counts = Counts(0, 0, 0)
-        self._counted = 0, 0
 
     @property
     def plain(self) -> bool:
@@ -102,8 +70,8 @@ class Holding:
     @property
     def mark(self) -> int:
         """All below it is acknowledged."""
-        self._fold()
-        return self._progress.mark
+        self._note()
+        return self._account.mark
 
     @property
     def in_hand(self) -> int:
@@ -125,18 +93,18 @@ class Holding:
     @property
     def counts(self) -> Counts:
         """What happened here so far."""
-        self._count()
+        self._note()
         return self._counts
-
-    @property
-    def read_from(self) -> int:
-        """Where the next chunk is to begin."""
-        return self.chunk.next_offset
 
     @property
     def wants(self) -> bool:
         """Whether a chunk may be fed: all of the last one was handed out or is held back."""
         return not self.draining and self.cursor == len(self.chunk) and not self._full
+
+    @property
+    def stocked(self) -> bool:
+        """Whether it has records that were read and are in nobody's hand."""
+        return self.cursor < len(self.chunk) or self.held_back > 0
 
     @property
     def drained(self) -> bool:
@@ -167,7 +135,7 @@ class Holding:
         """Whether what is next may be handed out only after a commit."""
         if self.draining or self._full or self.cursor == len(self.chunk):
             return False
-        return self._next_offset >= self._reach
+        return self._next_offset >= self._account.allowed
 
     def feed(self, chunk: Chunk) -> None:
         """What was read from `read_from` on."""
@@ -175,13 +143,19 @@ class Holding:
         assert chunk.start == self.read_from, "chunks come in order"
         if self.cursor != self.done:
             self._enter_lanes()
-        self._leave_chunk()
-        if self._progress.highest >= chunk.start:
-            chunk = chunk.some(self._wanted(chunk))
-        chunk.redelivered_below = self.handed_below
-        self.chunk = chunk
-        self.cursor = self.done = 0
-        self._counted = 0, 0
+        self._note()
+        if self._lanes is not None:
+            last = self.chunk
+            behind = last.offsets[-1] + 1 if last.offsets else last.start
+            self._account.ack(behind, last.next_offset)
+            self._lanes.pack(last)
+        self._begin(chunk)
+
+    def let_go(self) -> None:
+        """Forget a chunk of which everything is done."""
+        if self._lanes is None and self.done == len(self.chunk):
+            self._note()
+            self._forget()
 
     @property
     def ended(self) -> bool:
@@ -197,9 +171,9 @@ class Holding:
         `cursor` and `done`; `cursor` when none may."""
         if self.draining or self._lanes is not None or self.cursor != self.done:
             return self.cursor
-        if self.cursor == len(self.chunk) or self._next_offset >= self._reach:
+        if self.cursor == len(self.chunk) or self._next_offset >= self._account.allowed:
             return self.cursor
-        return bisect_left(self.chunk.offsets, self._reach, self.cursor)
+        return bisect_left(self.chunk.offsets, self._account.allowed, self.cursor)
 
     def ready(self, now: float) -> bool:
         """Whether `take` has something."""
@@ -212,7 +186,9 @@ class Holding:
         lanes = self._lanes
         assert lanes is not None
         while not lanes.ready(now):
-            if self._full or self.cursor == len(self.chunk) or self._next_offset >= self._reach:
+            if self._full or self.cursor == len(self.chunk):
+                return False
+            if self._next_offset >= self._account.allowed:
                 return False
             self._into_lane()
         return True
@@ -225,41 +201,39 @@ class Holding:
             self.cursor += 1
             return Offer(self.chunk, self.cursor - 1, 1)
         held, attempt = self._lanes.take()
-        delivered, acknowledged, nacked = self._counts
-        self._counts = Counts(delivered + 1, acknowledged, nacked)
+        self._add(1, 0, 0)
         return Offer(held.chunk, held.row, attempt)
 
     def ack(self, offset: int) -> bool:
         """It is done; False when it is not in hand here. One that has failed may be acknowledged
         too, to pass over it."""
         if self._lanes is None:
-            if self.cursor == self.done or self.chunk.offsets[self.cursor - 1] != offset:
+            if not self._last_is(offset):
                 return False
             self.done = self.cursor
             return True
         held = self._lanes.ack(offset)
         if held is None:
             return False
-        self._progress.ack(held.floor, offset + 1)
-        delivered, acknowledged, nacked = self._counts
-        self._counts = Counts(delivered, acknowledged + 1, nacked)
+        self._account.ack(held.floor, offset + 1)
+        self._add(0, 1, 0)
         if not self._lanes.held:
             self._lanes = None
         return True
 
-    def nack(self, offset: int, delay_s: float, now: float) -> bool:
-        """It is not done. Whether it comes again, after the delay; if not, `failures` has it."""
+    def nack(self, offset: int, delay_s: float, now: float) -> bool | None:
+        """It is not done. Whether it comes again, after the delay; if not, `failures` has it. None
+        when it is not in hand here."""
         if self._lanes is None:
-            if self.cursor == self.done or self.chunk.offsets[self.cursor - 1] != offset:
-                return False
+            if not self._last_is(offset):
+                return None
             self._enter_lanes()
         lanes = self._lanes
         assert lanes is not None
         again = lanes.nack(offset, now + delay_s, self._attempts)
         if again is None:
-            return False
-        delivered, acknowledged, nacked = self._counts
-        self._counts = Counts(delivered, acknowledged, nacked + 1)
+            return None
+        self._add(0, 0, 1)
         if not again:
             held = lanes.held[offset]
             self.failures.append(Offer(held.chunk, held.row, self._attempts))
@@ -276,27 +250,17 @@ class Holding:
         """Offer nothing more."""
         self.draining = True
 
-    def writes(self) -> dict[TableKey, bytes | None]:
+    def writes(self) -> Writes:
         """What to commit now, with the fence of the grant; empty when nothing changed."""
-        self._fold()
-        entries = self._progress.writes() if self._progress.highest >= 0 else {}
+        self._note()
         if self.drained or self.finished:
-            reach = self._left_behind()
-            changed = reach != self._reach_stored
-        else:
-            room = self._records_max - (0 if self._lanes is None else len(self._lanes))
-            self._reach_wanted = max(self._reach, self._next_offset + room)
-            reach = max(self._reach_wanted, self.handed_below)
-            changed = self.must_commit or bool(entries)
-        if changed:
-            entries[self._reach_key] = reach_value(reach)
-            self._reach_written = reach
-        return entries
+            return self._account.last_writes(self._handed_in_vain())
+        room = self._records_max - (0 if self._lanes is None else len(self._lanes))
+        return self._account.writes(self._next_offset + room, needed=self.must_commit)
 
     def saved(self) -> None:
         """What `writes` gave last is committed."""
-        self._progress.saved()
-        self._reach, self._reach_stored = self._reach_wanted, self._reach_written
+        self._account.saved()
 
     @property
     def _full(self) -> bool:
@@ -307,77 +271,29 @@ class Holding:
 
     @property
     def _next_offset(self) -> int:
-        at = self.done if self._lanes is None else self.cursor
-        return self.chunk.offsets[at] if at < len(self.chunk) else self.chunk.next_offset
+        return self._offset_at(self.done if self._lanes is None else self.cursor)
 
-    def _left_behind(self) -> int:
-        """The reach that a clean end leaves: up to where deliveries were handed out in vain."""
-        if self.finished:
-            return 0
-        reach = self._given_up
-        if self._progress.mark < self.handed_below:
-            reach = max(reach, self.handed_below)
-        if self._lanes is not None:
-            reach = max(reach, 1 + max(self._lanes.attempted(), default=-1))
-        return reach
+    def _handed_in_vain(self) -> int:
+        """Up to where deliveries were handed out that are not done."""
+        if self._lanes is None or self.finished:
+            return 0 if self.finished else self._given_up
+        return max(self._given_up, 1 + max(self._lanes.attempted(), default=-1))
 
-    def _fold(self) -> None:
-        """Tell the progress what the two numbers say."""
-        if self._lanes is not None:
-            return
-        done, chunk = self.done, self.chunk
-        if done == len(chunk):
-            self._progress.ack(chunk.start, chunk.next_offset)
-        elif done:
-            self._progress.ack(chunk.start, chunk.offsets[done - 1] + 1)
-
-    def _count(self) -> None:
-        """Add to the counts how far the two numbers moved."""
+    def _note(self) -> None:
         if self._lanes is None:
-            cursor, done = self.cursor, self.done
-            delivered, acknowledged, nacked = self._counts
-            self._counts = Counts(
-                delivered + cursor - self._counted[0],
-                acknowledged + done - self._counted[1],
-                nacked,
-            )
-            self._counted = cursor, done
-
-    def _leave_chunk(self) -> None:
-        self._count()
-        self._fold()
-        if self._lanes is not None:
-            chunk = self.chunk
-            behind = chunk.offsets[-1] + 1 if chunk.offsets else chunk.start
-            self._progress.ack(behind, chunk.next_offset)
-            self._lanes.pack(chunk)
+            super()._note()
 
     def _enter_lanes(self) -> None:
         """The one in hand gets a lane."""
-        self._count()
-        self._fold()
+        self._note()
         self._lanes = Lanes()
         assert self.cursor - self.done <= 1, "a whole batch is acknowledged before another is taken"
         if self.done < self.cursor:
             self._lanes.add(self.chunk, self.done, self._floor(self.done))
             self._lanes.take()
-        self.done = self.cursor
-        self._counted = self.cursor, self.cursor
+        self._pass_over(self.cursor)
 
     def _into_lane(self) -> None:
         assert self._lanes is not None
         self._lanes.add(self.chunk, self.cursor, self._floor(self.cursor))
-        self.cursor += 1
-        self.done = self.cursor
-        self._counted = self.cursor, self.cursor
-
-    def _wanted(self, chunk: Chunk) -> list[int]:
-        """The indices of what the ledger does not hold."""
-        wanted: list[int] = []
-        for start, end in self._progress.holes(chunk.next_offset):
-            first = bisect_left(chunk.offsets, start)
-            wanted += range(first, bisect_left(chunk.offsets, end, first))
-        return wanted
-
-    def _floor(self, index: int) -> int:
-        return self.chunk.offsets[index - 1] + 1 if index else self.chunk.start
+        self._pass_over(self.cursor + 1)

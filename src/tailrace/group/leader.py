@@ -10,9 +10,7 @@ present them before `adopt_until`. Until then it takes nothing from those that h
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence, Set
-from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from collections.abc import Collection, Sequence
 
 from tailrace.group.actions import Action, NewGrant, Record, Send
 from tailrace.group.assignments import Assignments
@@ -24,6 +22,8 @@ from tailrace.group.events import (
     Tick,
     UnitsRead,
 )
+from tailrace.group.leader_events import Heard, LeaderEvent, ProcessLost, RosterRead
+from tailrace.group.membership import Membership
 from tailrace.group.messages import (
     Disconnect,
     Invalidate,
@@ -39,53 +39,6 @@ from tailrace.group.planner import plan
 from tailrace.group.stored import Stored
 from tailrace.group.times import Times
 from tailrace.group.unit import StoredGrant
-
-
-class Heard(NamedTuple):
-    """A message came from a borrower of a process."""
-
-    process: str
-    message: ToLeader
-
-
-class ProcessLost(NamedTuple):
-    """The borrowers of a process are no more."""
-
-    process: str
-    why: str
-
-
-class RosterRead(NamedTuple):
-    """A process has these borrowers of this group; of the connected it believes that we know."""
-
-    process: str
-    version: int
-    connected: frozenset[str]
-    connecting: frozenset[str]
-
-
-LeaderEvent: TypeAlias = (
-    Heard
-    | ProcessLost
-    | RosterRead
-    | UnitsRead
-    | GrantsCommitted
-    | GrantsRefused
-    | GrantsUnknown
-    | GrantsRead
-    | Tick
-)
-
-
-@dataclass(slots=True)
-class _Borrower:
-    """A borrower as the leader knows it. One that is known only by the grants of an earlier term
-    has not been `heard` yet."""
-
-    process: str
-    revoke_timeout_s: float
-    roster_version: int = 0
-    heard: bool = False
 
 
 class Leader:
@@ -111,42 +64,27 @@ class Leader:
         self.marks: dict[str, tuple[int, int]] = {}
         """How far units are by what borrowers said: epoch and mark, only ever higher. For people to
         see; nothing is decided by it."""
+        self.members = Membership()
+        """The borrowers that it counts on."""
         self._times = times
-        self._borrowers: dict[str, _Borrower] = {}
         self._assignments = Assignments(group, term, times)
         self._stored = Stored(group, term, times, grants, now)
         self._changed = True
+        self.members.adopt(grants, 2 * times.free_s)
         for grant in grants:
-            unheard = _Borrower(grant.process, revoke_timeout_s=2 * times.free_s)
-            self._borrowers.setdefault(grant.borrower, unheard)
             self._assignments.adopt(grant.unit, grant.borrower, grant.epoch)
             if grant.fenced:
                 self._assignments.release(grant.unit, "fenced", 2 * times.free_s, now)
-        self.membership = 0
-        """A number that changes with the borrowers."""
-        self.processes: frozenset[str] = frozenset()
-        """The processes that its borrowers are in."""
-        self._served: frozenset[str] = frozenset()
-        self._note_membership()
 
     @property
     def settled(self) -> bool:
         """Whether all that it decided is done, as far as that is up to the store."""
         return self._stored.certain and not self._changed
 
-    @property
-    def borrowers(self) -> Set[str]:
-        """Those that it counts on."""
-        return self._borrowers.keys()
-
-    def serves(self, process: str) -> bool:
-        """Whether it has taken in borrowers of a process."""
-        return process in self._served
-
     def trusts(self, process: str) -> bool:
         """Whether no borrower of a process may be handing out what is no longer its own."""
         distrusted = self._assignments.distrusted
-        return all(self._borrowers[name].process != process for name in distrusted)
+        return all(self.members[name].process != process for name in distrusted)
 
     def owner(self, unit: str) -> tuple[str, int] | None:
         """The borrower that has been granted a unit, and the epoch."""
@@ -161,9 +99,7 @@ class Leader:
             case Heard(process, message):
                 return self._heard(process, message, now)
             case ProcessLost(process, why):
-                return self._lose(
-                    [name for name, b in self._borrowers.items() if b.process == process], why
-                )
+                return self._lose(self.members.of(process), why)
             case RosterRead():
                 return self._roster(event)
             case UnitsRead(_, basis):
@@ -193,7 +129,7 @@ class Leader:
         if self._changed and self._stored.certain:
             return float("-inf")
         moments = [self._stored.deadline()]
-        if not all(borrower.heard for borrower in self._borrowers.values()):
+        if self.members.unheard():
             moments.append(self.adopt_until)
         resend_at = self._assignments.deadline()
         return min(moments) if resend_at is None else min(resend_at, *moments)
@@ -202,7 +138,7 @@ class Leader:
         """Every invariant of a leader."""
         self._assignments.validate()
         for unit, assignment in self._assignments.items():
-            assert assignment.borrower in self._borrowers, f"{unit} is assigned to nobody"
+            assert assignment.borrower in self.members, f"{unit} is assigned to nobody"
             stored = self._stored.epochs.get(unit) == assignment.epoch
             assert stored or assignment.leaving, f"{unit} is not as it is stored"
         if self._stored.pending is not None:
@@ -214,7 +150,7 @@ class Leader:
         name = message.borrower
         if isinstance(message, LeaderWanted):
             return self._take_in(process, message, now)
-        if name not in self._borrowers:
+        if name not in self.members:
             if isinstance(message, Disconnect):
                 return []
             return [Send(process, Invalidate(self.group, name, self.term))]
@@ -231,15 +167,10 @@ class Leader:
 
     def _take_in(self, process: str, wanted: LeaderWanted, now: float) -> list[Action]:
         name = wanted.borrower
-        known = self._borrowers.get(name)
         actions: list[Action] = []
-        if known is None or not known.heard:
+        if self.members.take_in(process, wanted):
             self._changed = True
             actions.append(Record(self.group, "joined", borrower=name))
-        self._borrowers[name] = _Borrower(
-            process, wanted.revoke_timeout_s, wanted.roster_version, heard=True
-        )
-        self._note_membership()
         presented = {held.unit for held in wanted.held}
         for unit, assignment in self._assignments.items():
             if assignment.borrower == name and unit not in presented:
@@ -261,7 +192,7 @@ class Leader:
             return self._tell(Revoked(self.group, name, self.term, unit, epoch))
         self._assignments.confirm(unit, "update_progress")
         if progress.final:
-            timeout_s = self._borrowers[name].revoke_timeout_s
+            timeout_s = self.members[name].revoke_timeout_s
             self._assignments.finish(unit, timeout_s, now)
         elif progress.finished and unit in self._stored.open_units:
             self._stored.doubt_units(now)
@@ -269,20 +200,11 @@ class Leader:
 
     def _roster(self, roster: RosterRead) -> list[Action]:
         """Free what is no longer listed; tell those that believe to be known and are not."""
-        listed = roster.connected | roster.connecting
-        gone = [
-            name
-            for name, borrower in self._borrowers.items()
-            if borrower.process == roster.process
-            and borrower.roster_version <= roster.version
-            and name not in listed
-        ]
         refused: list[Action] = [
             Send(roster.process, Invalidate(self.group, name, self.term))
-            for name in sorted(roster.connected)
-            if name not in self._borrowers
+            for name in self.members.strange_in(roster)
         ]
-        return self._lose(gone, "no longer there") + refused
+        return self._lose(self.members.missing_in(roster), "no longer there") + refused
 
     def _take_grants(self, read: GrantsRead, now: float) -> None:
         """Take up what the store has. Grants of which no borrower was told are made again, and
@@ -293,7 +215,7 @@ class Leader:
         stands = {(grant.unit, grant.epoch) for grant in read.grants if not grant.fenced}
         for unit, assignment in self._assignments.items():
             if (unit, assignment.epoch) not in stands:
-                timeout_s = self._borrowers[assignment.borrower].revoke_timeout_s
+                timeout_s = self.members[assignment.borrower].revoke_timeout_s
                 self._assignments.release(unit, "fenced", timeout_s, now)
 
     def _committed(self, done: GrantsCommitted, now: float) -> list[Action]:
@@ -304,7 +226,7 @@ class Leader:
         self._stored.committed(commit, done.epoch)
         actions: list[Action] = []
         for grant in commit.granted:
-            if grant.borrower in self._borrowers:
+            if grant.borrower in self.members:
                 self._assignments.grant(grant.unit, grant.borrower, done.epoch, now)
                 actions.append(
                     Record(self.group, "granted", grant.unit, grant.borrower, done.epoch)
@@ -314,8 +236,7 @@ class Leader:
     def _tick(self, now: float) -> list[Action]:
         actions: list[Action] = []
         if now >= self.adopt_until:
-            strangers = [name for name, b in self._borrowers.items() if not b.heard]
-            actions += self._lose(strangers, "did not come to the new leader")
+            actions += self._lose(self.members.unheard(), "did not come to the new leader")
         for unit in self._assignments.give_up(now):
             actions += self._end(unit, "given up")
         actions += self._stored.questions(now)
@@ -333,16 +254,16 @@ class Leader:
         assigned = self._assignments.items()
         owners = {unit: assignment.borrower for unit, assignment in assigned}
         moving = {unit for unit, assignment in assigned if assignment.leaving}
-        moves = plan(loads, self._borrowers, owners, moving)
+        moves = plan(loads, self.members, owners, moving)
         actions: list[Action] = []
         for unit in moves.revoked:
-            actions += self._revoke(unit, "another borrower is to have it", now)
+            actions += self._revoke(unit, "another consumer is to have it", now)
         for unit in sorted(owners.keys() - loads.keys()):
             actions += self._revoke(unit, "it is not to be consumed now", now)
         granted = tuple(
-            NewGrant(unit, name, self._borrowers[name].process, epochs.get(unit, 0))
+            NewGrant(unit, name, self.members[name].process, epochs.get(unit, 0))
             for unit, name in moves.granted
-            if self._borrowers[name].heard
+            if self.members[name].heard
         )
         freed = epochs.keys() - owners.keys() - {grant.unit for grant in granted}
         return actions + self._stored.commit(granted, freed)
@@ -350,7 +271,7 @@ class Leader:
     def _revoke(self, unit: str, why: str, now: float) -> list[Action]:
         assignment = self._assignments.get(unit)
         assert assignment is not None
-        borrower = self._borrowers[assignment.borrower]
+        borrower = self.members[assignment.borrower]
         if not borrower.heard or not self._assignments.revoke(unit, borrower.revoke_timeout_s, now):
             return []
         return [Record(self.group, "revoking", unit, assignment.borrower, assignment.epoch, why)]
@@ -367,20 +288,13 @@ class Leader:
             for unit, assignment in self._assignments.items():
                 if assignment.borrower == name:
                     actions += self._end(unit, "borrower gone")
-            del self._borrowers[name]
             self._assignments.forget(name)
             self._changed = True
             actions.append(Record(self.group, "left", borrower=name, why=why))
-        if names:
-            self._note_membership()
+        self.members.remove(names)
         return actions
 
-    def _note_membership(self) -> None:
-        self.membership += 1
-        borrowers = self._borrowers.values()
-        self.processes = frozenset(borrower.process for borrower in borrowers)
-        self._served = frozenset(borrower.process for borrower in borrowers if borrower.heard)
-
     def _tell(self, message: ToBorrower) -> list[Action]:
-        borrower = self._borrowers.get(message.borrower)
-        return [] if borrower is None else [Send(borrower.process, message)]
+        if message.borrower not in self.members:
+            return []
+        return [Send(self.members[message.borrower].process, message)]

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 
 from tailrace.group.actions import Action, Resign, Send
 from tailrace.group.events import Beaten, Elected, Tick
-from tailrace.group.leader import Heard, Leader, LeaderEvent, ProcessLost, RosterRead
-from tailrace.group.messages import Ping, PingResponse, Roster, ToLeader
+from tailrace.group.leader import Leader
+from tailrace.group.leader_events import Heard, LeaderEvent, ProcessLost, RosterRead
+from tailrace.group.messages import LeaderWanted, Ping, PingResponse, Roster, ToLeader
 from tailrace.group.times import Times
 
 _NEVER = float("-inf")
@@ -31,6 +32,8 @@ class _Led:
     predecessor: str | None
     due: float | None
     """The leader's deadline, or None once it is to be asked for: that is to look at all it has."""
+    early: dict[str, Heard] = field(default_factory=dict)
+    """By borrower: who wanted to be taken in while it could not act."""
 
 
 @dataclass(slots=True)
@@ -101,10 +104,15 @@ class Leading:
     def heard(self, sender: str, message: ToLeader, now: float) -> list[Action]:
         """A borrower of a process says something to its leader."""
         led = self._led.get(message.group)
-        if led is None or now >= led.acting_until:
+        if led is None:
             return []
         self._peer(sender, now)
-        return self.handle(message.group, Heard(sender, message), now)
+        heard = Heard(sender, message)
+        if now < led.acting_until:
+            return self.handle(message.group, heard, now)
+        if isinstance(message, LeaderWanted):
+            led.early[message.borrower] = heard
+        return []
 
     def pinged(self, sender: str, ping: Ping, now: float) -> list[Action]:
         """Answer a ping: which groups of its borrowers this process may act for.
@@ -118,12 +126,12 @@ class Leading:
         led = []
         for leader in self._acting(now):
             group = leader.group
-            if not leader.serves(sender) and group not in peer.rosters:
+            if not leader.members.serves(sender) and group not in peer.rosters:
                 continue
-            if peer.roster_version and peer.agreed.get(group) != leader.membership:
+            if peer.roster_version and peer.agreed.get(group) != leader.members.version:
                 actions += self._compare(sender, peer, leader, now)
-            agreed = peer.agreed.get(group) == leader.membership
-            if agreed and leader.serves(sender) and leader.trusts(sender):
+            agreed = peer.agreed.get(group) == leader.members.version
+            if agreed and leader.members.serves(sender) and leader.trusts(sender):
                 led.append((group, leader.term))
         answer = PingResponse(ping.number, peer.roster_version, tuple(led))
         return [*actions, Send(sender, answer)]
@@ -132,8 +140,8 @@ class Leading:
         nobody = RosterRead(sender, peer.roster_version, frozenset(), frozenset())
         roster = peer.rosters.get(leader.group, nobody)
         actions = self.handle(leader.group, roster, now)
-        if roster.connected <= leader.borrowers:
-            peer.agreed[leader.group] = leader.membership
+        if not leader.members.strange_in(roster):
+            peer.agreed[leader.group] = leader.members.version
         return actions
 
     def roster(self, sender: str, roster: Roster, now: float) -> None:
@@ -172,6 +180,8 @@ class Leading:
             if terms.get(group) == led.leader.term:
                 lapsed = lapsed or now >= led.acting_until
                 led.acting_until = max(led.acting_until, beaten.sent_at + self._times.hold_s)
+                if led.early:
+                    led.due = _NEVER
             elif beaten.sent_at >= led.elected_at:
                 self.end(group)
                 ended.append(group)
@@ -191,6 +201,9 @@ class Leading:
                 actions += self.lost(process, "silent", now)
         for group, led in list(self._led.items()):
             if now < led.acting_until and _due(led) <= now:
+                early, led.early = led.early, {}
+                for heard in early.values():
+                    actions += self.handle(group, heard, now)
                 actions += self.handle(group, Tick(), now)
         return actions
 
@@ -198,7 +211,7 @@ class Leading:
         """Give up groups of which this process has no session any more, once all is settled."""
         actions: list[Action] = []
         for group, led in list(self._led.items()):
-            idle = led.leader.settled and not led.leader.serves(self._process)
+            idle = led.leader.settled and not led.leader.members.serves(self._process)
             if group not in used and idle:
                 self.end(group)
                 actions.append(Resign(group, led.leader.term))
@@ -215,7 +228,7 @@ class Leading:
         """The processes whose death matters."""
         watched: set[str] = set()
         for led in self._led.values():
-            watched |= led.leader.processes
+            watched |= led.leader.members.processes
             if led.predecessor is not None:
                 watched.add(led.predecessor)
         return watched

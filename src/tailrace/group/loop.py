@@ -26,7 +26,7 @@ from tailrace.group.actions import (
     Send,
 )
 from tailrace.group.events import Event, Gone, Received, Stalled, Tick
-from tailrace.group.member import Member
+from tailrace.group.local_session import LocalSession
 from tailrace.group.messages import Message
 from tailrace.group.tide import UnitsChanged
 from tailrace.group.transport import Receiver, Transport
@@ -77,7 +77,7 @@ class Loop:
     def __init__(
         self,
         machine: GroupMachine,
-        members: Mapping[str, Member],
+        members: Mapping[str, LocalSession],
         clock: Clock,
         *,
         transport: Callable[[Receiver], Transport],

@@ -17,13 +17,15 @@ from tailrace.group.probing import HOLDS
 MEMBERS: Final = "group-member/"
 
 
-class Member(NamedTuple):
-    """A session that is subscribed. `owner` says whose process it is; None when that is dead."""
+class Presence(NamedTuple):
+    """A session that is subscribed, by the store. `owner` says whose process it is; None when that
+    is dead. That process has given no sign of life for `silent_s`."""
 
     session: str
     process: str
     owner: str | None
     since: datetime
+    silent_s: float
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -45,7 +47,7 @@ def leave(backend: Backend, group: str, session: str) -> None:
     backend.store.commit(Change(writes={members_prefix(group) + session: None}))
 
 
-def members(backend: Backend, group: str) -> list[Member]:
+def members(backend: Backend, group: str) -> list[Presence]:
     """The sessions of a group, the longest there first."""
     prefix = members_prefix(group)
     found = []
@@ -53,8 +55,10 @@ def members(backend: Backend, group: str) -> list[Member]:
         entry = msgspec.json.decode(value or b"", type=_Entry)
         since = datetime.fromtimestamp(entry.since_ms / 1000, UTC)
         owner = backend.holder(HOLDS + entry.process)
-        found.append(Member(key.removeprefix(prefix), entry.process, owner, since))
-    return sorted(found, key=lambda member: (member.since, member.session))
+        silent_s = backend.silent_s(HOLDS + entry.process) or 0.0
+        session = key.removeprefix(prefix)
+        found.append(Presence(session, entry.process, owner, since, silent_s))
+    return sorted(found, key=lambda each: (each.since, each.session))
 
 
 def members_prefix(group: str) -> str:

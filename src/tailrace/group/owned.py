@@ -8,81 +8,36 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from enum import Enum
+from math import inf
+from typing import Final
 
-from tailrace.backend.contract import Backend, Fence, Transaction
-from tailrace.clock import Clock
+from tailrace.backend.contract import Fence, Transaction
 from tailrace.errors import Fenced
-from tailrace.group.chunk import Chunk
+from tailrace.group.chunk import Chunk, Fate
 from tailrace.group.definition import consumer_name, unit_fence
-from tailrace.group.events import Drained, Event, Lost, Progressed
+from tailrace.group.events import Drained, Lost, Progressed
 from tailrace.group.holding import Holding
 from tailrace.group.reach import read_reach
-from tailrace.group.trouble import Trouble
-from tailrace.message import Message, Partition
+from tailrace.group.share import Share
+from tailrace.message import Partition
 from tailrace.topic.ledger import Progress
-from tailrace.topic.reading import READ_BYTES
-
-_NEVER: Final = float("-inf")
 
 _log: Final = logging.getLogger("tailrace.group")
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """How a session consumes."""
+class Need(Enum):
+    """What a unit needs to go on."""
 
-    attempts: int
-    redelivery_records_max: int
-    prefetch_bytes: int
-    revoke_timeout_s: float
-
-
-class Share:
-    """What the units of a session have in common, and how they speak to it."""
-
-    def __init__(
-        self,
-        backend: Backend,
-        group: str,
-        *,
-        session: str,
-        terms: Terms,
-        clock: Clock,
-        decoder: Callable[[str], Callable[[Message[Any]], Any]],
-        tell: Callable[[Event], None],
-        acked: Callable[[], None],
-    ) -> None:
-        self.backend = backend
-        self.group = group
-        self.session = session
-        self.terms = terms
-        self.clock = clock
-        self.decoder = decoder
-        self.tell = tell
-        self.acked = acked
-        self.lock = threading.Condition()
-        self.version = 0
-        """Another after everything that a waiting consumer should look at."""
-        self.limit = _NEVER
-        """Up to when deliveries may be handed out; minus infinity once anything changed."""
-        self.stops: Mapping[Partition, int] | None = None
-        """Offsets to stop at, in these partitions alone; None to go on for ever."""
-        self.prefetch_bytes = terms.prefetch_bytes
-        self.trouble = Trouble(_log, f"consuming in group {group}")
-        """Over with the next commit: there may be much to read where nothing can be written."""
-
-    def news(self) -> None:
-        """Have the consumer look again before it hands out any more. With the lock."""
-        self.limit = _NEVER
-        self.version += 1
-        self.lock.notify_all()
+    LEDGER = "its ledger is to be read"
+    COMMIT = "what it has may be handed out only after a commit"
+    READ = "there may be more in the log"
+    TURN = "it has something to hand out"
+    NOTHING = "something has to happen first"
 
 
 class Owned:
-    """A unit at an epoch. `next` and `read` are for the consumer's thread, the rest for any."""
+    """A unit at an epoch. `read` is for the consumer's thread, the rest for any."""
 
     def __init__(self, share: Share, unit: str, epoch: int) -> None:
         self.name = unit
@@ -96,11 +51,16 @@ class Owned:
         """Whether there was nothing more to read when somebody last looked."""
         self.stuck = False
         """Whether it cannot be read any further; the loop was told why."""
-        self.rests_until = _NEVER
+        self.rests_until = -inf
         """When to try again what the backend did not do."""
+        self.held_bytes = 0
+        """How much it counts for in the round."""
+        self.alarm_at = inf
+        """When the round is to have it again, at the latest."""
         self._share = share
         self._committing = threading.Lock()
         self._draining = False
+        self._watched_at: int | None = None
         self._told: Progressed | None = None
         self._drained_told = False
         self._full_told = False
@@ -109,20 +69,30 @@ class Owned:
         """See `tailrace.group.chunk.Settling`."""
         share = self._share
         with share.lock:
-            if self.holding is not None and self.holding.ack(offset) and not self.holding.plain:
-                share.news()
+            holding = self.holding
+            plain = holding is None or holding.plain
+            if holding is not None and holding.ack(offset):
+                share.rota.unsaved.add(self)
+                # One that has a plain delivery in hand is in the round, if it does not end.
+                if not plain or holding.draining or holding.ended:
+                    share.stir(self)
+        share.acked()  # also with `wait`: what cannot be committed now is due later
         if wait:
             self.commit()
-        else:
-            share.acked()
 
-    def nack(self, offset: int, delay_s: float) -> None:
+    def nack(self, offset: int, delay_s: float) -> Fate:
         """See `tailrace.group.chunk.Settling`."""
         share = self._share
         with share.lock:
-            if self.holding is not None:
-                self.holding.nack(offset, delay_s, share.clock.monotonic())
-                share.news()
+            if self.holding is None or self.gone:
+                return Fate.AGAIN  # for whoever has the unit now
+            again = self.holding.nack(offset, delay_s, share.clock.monotonic())
+            share.failing |= bool(self.holding.failures)
+            share.stir(self)
+            share.news()
+            if again is None:
+                return Fate.AGAIN if self.holding.draining else Fate.DONE
+            return Fate.AGAIN if again else Fate.FAILED
 
     def rests(self, now: float) -> bool:
         """Whether it is left alone for a while, because the backend failed."""
@@ -143,10 +113,28 @@ class Owned:
             return False
         return self.holding.finished
 
-    @property
-    def awaits(self) -> bool:
-        """Whether it goes on as soon as more is pushed, or its end is known. With the lock."""
-        return self.dry and self.holding is not None and not (self.stuck or self.holding.ended)
+    def due(self, now: float) -> float:
+        """When to look at it again though nothing happened. With the lock."""
+        if self.rests(now):
+            return self.rests_until
+        due = None if self.holding is None else self.holding.due
+        return inf if due is None else due
+
+    def wake(self) -> None:
+        """There may be more to read, and nobody watches over it any more. With the lock."""
+        self.dry, self._watched_at = False, None
+        self._share.stir(self)
+
+    def watch(self) -> int | None:
+        """The offset to watch it from, if it goes on as soon as more is pushed or its end is known,
+        and nobody watches over it. With the lock."""
+        holding = self.holding
+        if self.gone or holding is None or not self.dry or self.stuck or holding.ended:
+            return None
+        if self._watched_at == holding.read_from:
+            return None
+        self._watched_at = holding.read_from
+        return self._watched_at
 
     @property
     def quiet(self) -> bool:
@@ -189,30 +177,28 @@ class Owned:
                     holding.drain()
             self._report(progress.mark, finished=False, drained=False)
 
-    def next(self) -> bool:
-        """Whether it has something to hand out, read and allowed for if need be."""
-        holding, share = self.holding, self._share
-        while holding is not None:
-            with share.lock:
-                if self.gone:
-                    return False
-                if holding.ready(share.clock.monotonic()):
-                    return True
-                must_commit = holding.must_commit
-                wants = holding.wants and not (self.dry or self.stuck)
-            if must_commit:
-                self.commit()
-            elif wants:
-                self.read()
-            else:
-                self._warn_if_full(holding)
-                break
-        return False
+    def need(self, now: float) -> Need:
+        """What comes next for it. With the lock."""
+        holding = self.holding
+        if self.gone or self.rests(now):
+            return Need.NOTHING
+        if holding is None:
+            return Need.NOTHING if self.stuck else Need.LEDGER
+        if holding.ready(now):
+            return Need.TURN
+        if holding.must_commit:
+            return Need.COMMIT
+        if holding.wants and not (self.dry or self.stuck):
+            return Need.READ
+        return Need.NOTHING
 
-    def _warn_if_full(self, holding: Holding) -> None:
+    def warn_if_full(self) -> None:
+        """Say once that it holds back all it may, and stands still."""
+        holding = self.holding
         with self._share.lock:
-            full = holding.stalled and not holding.wants and not holding.draining
-            if not full or self._full_told:
+            if holding is None or holding.draining or holding.wants or not holding.stalled:
+                return
+            if self._full_told:
                 return
             self._full_told = True
         _log.warning(
@@ -230,7 +216,7 @@ class Owned:
         if stop is not None and start >= stop:
             self.dry = True
             return
-        size = max(1, min(READ_BYTES, share.prefetch_bytes))
+        size = share.read_bytes
         records, next_offset = share.backend.log.read(self.partition, start, size, stop)
         if next_offset == start:
             self.dry = True
@@ -241,6 +227,7 @@ class Owned:
         with share.lock:
             if holding.wants:
                 holding.feed(chunk)
+                share.rota.unsaved.add(self)  # to read over a gap is progress too
 
     def look(self) -> None:
         """Whether there is more to read by now, or never will be."""
@@ -251,10 +238,10 @@ class Owned:
             stops = self._share.stops
             if at < end and (stops is None or at < stops.get(self.partition, 0)):
                 self.dry = False
-                self._share.news()
+                self._share.stir(self)
             elif sealed and at >= end:
                 self.holding.end(end)
-                self._share.news()
+                self._share.stir(self)
 
     def commit(self) -> None:
         """Commit what was acknowledged. `Fenced` when the unit has gone to somebody else."""

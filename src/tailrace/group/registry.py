@@ -7,12 +7,10 @@ given no sign of life for a lease.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
-from tailrace.group.actions import Action, Beat, Departed, Elect, Look, Probe, Record, Resign, Send
-from tailrace.group.agent import Agent, AgentEvent
-from tailrace.group.borrower import Borrower, LeaderAt
+from tailrace.group.actions import Action, Beat, Elect, Look, Probe, Record, Resign, Send
+from tailrace.group.borrowing import Borrowing
 from tailrace.group.events import (
     Beaten,
     Died,
@@ -34,7 +32,8 @@ from tailrace.group.events import (
     UnitsRead,
     Unsubscribed,
 )
-from tailrace.group.leader import Leader, LeaderEvent
+from tailrace.group.leader import Leader
+from tailrace.group.leader_events import LeaderEvent
 from tailrace.group.leading import Leading
 from tailrace.group.messages import (
     Disconnect,
@@ -44,7 +43,6 @@ from tailrace.group.messages import (
     PingResponse,
     RevokeFinished,
     Roster,
-    ToBorrower,
     UpdateProgress,
 )
 from tailrace.group.pulse import Pulse
@@ -78,14 +76,10 @@ class Registry:
         self.times = times or Times()
         self._followed: dict[str, _Followed] = {}
         self._leading = Leading(process, self.times)
-        self._agents: dict[str, Agent] = {}
-        self._restless: set[str] = set()
-        """The sessions whose agents may have a deadline: asking one is to look at all it has."""
+        self._borrowing = Borrowing(process, self.times)
         self._pulses: dict[str, Pulse] = {}
-        self._roster_version = 0
-        self._borrowers_made = 0
-        self._leaving = False
-        """Whether sessions have gone and what was for them may be here still."""
+        self._cleared_after = 0
+        """So many sessions had gone when all that was for them had been cleared away."""
         self._beat_at = _NEVER
         self._probe_at = _NEVER
         self._told_at = _NEVER
@@ -105,8 +99,7 @@ class Registry:
 
         May be asked from any thread, and before each thing that is handed out.
         """
-        agent = self._agents.get(session)
-        borrower = None if agent is None else agent.current
+        borrower = self._borrowing.current(session)
         entry = None if borrower is None else borrower.taken_in_by
         if borrower is None or entry is None:
             return _NEVER
@@ -125,7 +118,7 @@ class Registry:
             case Subscribed():
                 return self._subscribe(event, now)
             case Unsubscribed() | Died() | Progressed() | Drained() | Lost():
-                return self._to_agent(event.session, event, now)
+                return self._borrowing.tell(event.session, event, now)
             case LeaderFound(group, entry):
                 return self._found(group, entry, now)
             case Elected():
@@ -155,12 +148,9 @@ class Registry:
         leading_at = self._leading.deadline(self._told_at)
         if leading_at is not None:
             moments.append(leading_at)
-        for session in list(self._restless):
-            at = self._agents[session].deadline()
-            if at is None:
-                self._restless.remove(session)
-            else:
-                moments.append(at)
+        borrowing_at = self._borrowing.deadline()
+        if borrowing_at is not None:
+            moments.append(borrowing_at)
         return min(moments, default=None)
 
     def validate(self) -> None:
@@ -168,65 +158,15 @@ class Registry:
         self._leading.validate()
         for group in self._leading.groups():
             assert group in self._followed, f"{group} is led and not followed"
-        for agent in self._agents.values():
-            assert agent.group in self._followed, f"{agent.group} is not followed"
-            agent.validate()
-
-    # Sessions and their borrowers.
+        for group in self._borrowing.groups():
+            assert group in self._followed, f"{group} is not followed"
+        self._borrowing.validate()
 
     def _subscribe(self, event: Subscribed, now: float) -> list[Action]:
-        agent = self._agents.get(event.session)
-        if agent is None:
-            agent = Agent(event.session, event.group, self._make_borrower)
-            self._agents[event.session] = agent
         followed = self._followed.setdefault(event.group, _Followed(Resend(self.times, now)))
-        actions: list[Action] = []
         if followed.entry is not None:
             self._pulse(followed.entry.process, now)
-            actions += agent.handle(LeaderAt(followed.entry, self._roster_version), now)
-        return actions + self._to_agent(event.session, event, now)
-
-    def _make_borrower(self, subscribed: Subscribed) -> Borrower:
-        self._borrowers_made += 1
-        self._roster_version += 1
-        return Borrower(
-            name=f"{self.process}.{self._borrowers_made}",
-            session=subscribed.session,
-            group=subscribed.group,
-            revoke_timeout_s=subscribed.revoke_timeout_s,
-            roster_version=self._roster_version,
-            times=self.times,
-        )
-
-    def _to_agent(self, session: str, event: AgentEvent, now: float) -> list[Action]:
-        agent = self._agents.get(session)
-        if agent is None:
-            return [Departed(session)] if isinstance(event, Unsubscribed) else []
-        before = len(list(agent))
-        actions = agent.handle(event, now)
-        after = len(list(agent))
-        if after != before:
-            self._roster_version += 1
-        self._restless.discard(session)
-        if not after:
-            del self._agents[session]
-            self._leaving = True
-        else:
-            self._restless.add(session)
-        return actions
-
-    def _to_agents(self, group: str, event: AgentEvent, now: float) -> list[Action]:
-        actions: list[Action] = []
-        for session in [agent.session for agent in self._agents.values() if agent.group == group]:
-            actions += self._to_agent(session, event, now)
-        return actions
-
-    def _borrowers(self) -> Iterator[Borrower]:
-        for agent in self._agents.values():
-            yield from agent
-
-    def _has_sessions(self, group: str) -> bool:
-        return any(agent.group == group for agent in self._agents.values())
+        return self._borrowing.subscribe(event, followed.entry, now)
 
     # Who leads.
 
@@ -237,7 +177,7 @@ class Registry:
         if entry is None:
             self._leading.end(group)
             followed.entry = None
-            return self._elect(group, 0, now) if self._has_sessions(group) else []
+            return self._elect(group, 0, now) if self._borrowing.shares(group) else []
         if followed.entry is not None and entry.term < followed.entry.term:
             return []
         leader = self._leading.leader(group)
@@ -253,10 +193,9 @@ class Registry:
         if followed.entry == entry:
             return []
         followed.entry = entry
-        self._roster_version += 1
-        if self._has_sessions(group):
+        if self._borrowing.shares(group):
             self._pulse(entry.process, now)
-        return self._to_agents(group, LeaderAt(entry, self._roster_version), now)
+        return self._borrowing.follow(group, entry, now)
 
     def _pulse(self, process: str, now: float) -> None:
         self._pulses.setdefault(process, Pulse(self.times, now))
@@ -278,7 +217,7 @@ class Registry:
         self._leading.begin(event, before.process if before is not None and other else None, now)
         followed.ask = None
         self._beat_at = now
-        record = Record(event.group, "term", borrower=self.process, epoch=event.term)
+        record = Record(event.group, "term", epoch=event.term)
         return [record, *self._follow(event.group, LeaderEntry(self.process, event.term), now)]
 
     def _take_over(self, process: str, now: float) -> list[Action]:
@@ -311,42 +250,30 @@ class Registry:
             case LeaderWanted() | UpdateProgress() | RevokeFinished() | Disconnect():
                 return self._leading.heard(sender, message, now)
             case _:
-                return self._to_borrower(sender, message, now)
-
-    def _to_borrower(self, sender: str, message: ToBorrower, now: float) -> list[Action]:
-        for agent in self._agents.values():
-            if any(borrower.name == message.borrower for borrower in agent):
-                return self._to_agent(agent.session, message, now)
-        return [Send(sender, Disconnect(message.group, message.borrower))]
+                return self._borrowing.heard(sender, message, now)
 
     def _answered(self, sender: str, response: PingResponse) -> list[Action]:
         pulse = self._pulses.get(sender)
         if pulse is None:
             return []
         pulse.answered(response)
-        if response.roster_version >= self._roster_version:
+        if response.roster_version >= self._borrowing.roster_version:
             return []
-        mine = [b for b in self._borrowers() if b.leader and b.leader.process == sender]
-        connected, connecting = (
-            tuple((b.group, b.name) for b in mine if b.connected is said) for said in (True, False)
-        )
-        return [Send(sender, Roster(self._roster_version, connected, connecting))]
+        return [Send(sender, self._borrowing.roster(sender))]
 
     def _tick(self, now: float) -> list[Action]:
-        actions: list[Action] = []
-        for session in sorted(self._restless):
-            actions += self._to_agent(session, Tick(), now)
+        actions = self._borrowing.tick(now)
         for group, followed in self._followed.items():
             if followed.ask is not None and followed.ask.due(now):
                 actions.append(Look(group))
         for process, pulse in self._pulses.items():
             if now >= pulse.ping_at:
-                actions.append(Send(process, pulse.ping(self._roster_version, now)))
+                actions.append(Send(process, pulse.ping(self._borrowing.roster_version, now)))
         if self._followed and now >= self._beat_at:
             self._beat_at = now + self.times.ping_s
             actions.append(Beat(now))
         actions += self._leading.tick(now)
-        if now >= self._probe_at or self._leaving:
+        if now >= self._probe_at or self._borrowing.departures != self._cleared_after:
             actions += self._let_go()
         if now >= self._probe_at:
             self._probe_at = now + self.times.probe_s
@@ -355,18 +282,13 @@ class Registry:
 
     def _let_go(self) -> list[Action]:
         """Resign where nothing is left to lead from here, and forget what is not needed."""
-        used = {agent.group for agent in self._agents.values()}
+        used = self._borrowing.groups()
         actions = self._leading.resign(used)
-        self._leaving = not used.issuperset(self._leading.groups())
+        if used.issuperset(self._leading.groups()):
+            self._cleared_after = self._borrowing.departures
         for group in self._followed.keys() - used - set(self._leading.groups()):
             del self._followed[group]
-        needed = {
-            entry.process
-            for borrower in self._borrowers()
-            for entry in (borrower.leader, borrower.taken_in_by)
-            if entry is not None
-        }
-        for process in self._pulses.keys() - needed:
+        for process in self._pulses.keys() - self._borrowing.leaders():
             del self._pulses[process]
         return actions
 

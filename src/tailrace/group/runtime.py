@@ -27,8 +27,8 @@ from tailrace.clock import Clock, SystemClock
 from tailrace.errors import Busy, HubClosed, UnknownGroup, UnknownTopic
 from tailrace.group.definition import check_group
 from tailrace.group.events import Event
+from tailrace.group.local_session import LocalSession
 from tailrace.group.loop import GroupMachine, Loop
-from tailrace.group.member import Member
 from tailrace.group.probing import HOLDS, Probing
 from tailrace.group.registry import Registry
 from tailrace.group.saving import Saving
@@ -63,16 +63,17 @@ class Runtime:
         settle_arrow()  # whoever takes over has nothing to load first
         self.process = secrets.token_hex(8)
         self.backend = backend
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, LocalSession] = {}
         self._mutex = threading.Lock()
         self._error: BaseException | None = None
         self._machine = machine(self.process, times)
-        self._hold = backend.hold(
-            HOLDS + self.process, f"process {os.getpid()} on {socket.gethostname()}"
-        )
+        owner = f"process {os.getpid()} on {socket.gethostname()}"
+        self._hold = backend.hold(HOLDS + self.process, owner)
         with contextlib.ExitStack() as undo:
             undo.callback(self._hold.release)
-            self._worker = Worker(backend, self.process, clock, tell=self.tell, check=self._check)
+            self._worker = Worker(
+                backend, self.process, owner, clock, tell=self.tell, check=self._check
+            )
             self._saving = Saving(self._members, progress_interval_s, clock)
             self._tide = Tide(
                 backend,
@@ -108,7 +109,7 @@ class Runtime:
                 thread.start()
             undo.pop_all()
 
-    def add(self, member: Member) -> None:
+    def add(self, member: LocalSession) -> None:
         """Count a session in; see `join`."""
         self._members[member.id] = member
         if self._error is not None:
@@ -149,7 +150,7 @@ class Runtime:
         """
         with _joining:
             self._members.pop(session, None)
-            self.await_records(session, {})
+            self._tide.forget(session)
             last = not self._members and _forget(self)
         if last:
             self._end(HAND_OVER_S)
@@ -229,7 +230,9 @@ _joining = threading.Lock()
 _runtimes: Final[dict[Backend, Runtime]] = {}
 
 
-def join(backend: Backend, member: Member, times: Times, progress_interval_s: float) -> Runtime:
+def join(
+    backend: Backend, member: LocalSession, times: Times, progress_interval_s: float
+) -> Runtime:
     """Count a session in, and give it the runtime of its process; the first one decides the times.
 
     Raises what taking part needs and cannot have: `BackendUnavailable`, `OSError`.

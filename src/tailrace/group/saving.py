@@ -6,13 +6,15 @@ import threading
 from collections.abc import Mapping
 
 from tailrace.clock import Clock
-from tailrace.group.member import Member
+from tailrace.group.local_session import LocalSession
 
 
 class Saving:
     """Calls `save` of the sessions that have something to save, each time after an interval."""
 
-    def __init__(self, members: Mapping[str, Member], interval_s: float, clock: Clock) -> None:
+    def __init__(
+        self, members: Mapping[str, LocalSession], interval_s: float, clock: Clock
+    ) -> None:
         self._members = members
         self._interval_s = interval_s
         self._clock = clock

@@ -1,4 +1,4 @@
-"""The steps in which a group is sent somewhere: at its start in a topic, and by a seek.
+"""The steps in which a group is sent somewhere: at its start in a topic, by a seek, and by a skip.
 
 Marks are in tables, grants and fences in the store, and no commit writes both. So a seek has steps,
 and whoever finds one half done may finish it:
@@ -10,6 +10,9 @@ and whoever finds one half done may finish it:
    before it is read again: so of several that finish it only the last can still write.
 3. The entry says *done*, and the fence is raised once more: now nobody can. From here on units are
    granted again.
+
+A skip, which passes over one message, takes the same steps for the unit of that message alone: what
+is written is one acknowledgement, and all other units stay with their owners.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from tailrace.message import Partition
 from tailrace.topic.composite import TOPICS
 from tailrace.topic.consumers import consumer_key
 from tailrace.topic.ledger import Progress, ledger_keys
+from tailrace.topic.lineage import Stream
 from tailrace.topic.view import Stored
 
 SEEKS: Final = "group-seek/"
@@ -47,7 +51,8 @@ class Seek(msgspec.Struct, frozen=True):
 
     `topic` is the identity of the topic. `marks` are those of a `Placement`, with streams written
     as ``1.7``; once it is done they are in the ledger alone. `first`: the group is new to the
-    topic, so whatever is kept under its name is of another.
+    topic, so whatever is kept under its name is of another. `skipped` is that of a skip, which has
+    no marks.
     """
 
     state: SeekState
@@ -57,6 +62,7 @@ class Seek(msgspec.Struct, frozen=True):
     whole: bool
     marks: dict[str, int]
     first: bool = False
+    skipped: dict[str, int] = {}
 
 
 _decode = msgspec.json.Decoder(Seek).decode
@@ -69,9 +75,17 @@ class StoredSeek(NamedTuple):
     version: int
 
     def is_done(self, stored: Stored) -> bool:
-        """Whether the marks are in the ledger, and are of this topic, not an earlier one of its
-        name."""
-        return self.seek.state is SeekState.DONE and self.seek.topic == stored.definition.identity
+        """Whether all is in the ledger, and is of this topic, not an earlier one of its name."""
+        return self.seek.state is SeekState.DONE and self.has_marks(stored)
+
+    def has_marks(self, stored: Stored) -> bool:
+        """Whether the marks of this topic are in the ledger: also while a skip is pending."""
+        settled = self.seek.state is SeekState.DONE or bool(self.seek.skipped)
+        return settled and self.seek.topic == stored.definition.identity
+
+    def skipping(self) -> set[Stream]:
+        """The streams in which a message is being passed over: nobody is granted them now."""
+        return {_stream(name) for name in self.seek.skipped}
 
 
 class Order(NamedTuple):
@@ -121,12 +135,17 @@ def pending_change(
             stored.definition.identity,
             target,
             placement.whole,
-            {f"{storage}.{number}": mark for (storage, number), mark in placement.marks.items()},
+            _by_name(placement.marks),
             first=last is None or last.seek.topic != stored.definition.identity,
+            skipped=_by_name(placement.skipped),
         )
         writes[key] = msgspec.json.encode(pending)
         writes[consumer_key(topic, consumer_name(group))] = b""
-        for unit in _units(backend, group, topic, stored):
+        if placement.skipped:
+            units = {f"{topic}/{name}" for name in pending.skipped}
+        else:
+            units = _units(backend, group, topic, stored)
+        for unit in units:
             writes[FENCES + unit_fence(group, unit)] = b""
     return Change(expect, writes)
 
@@ -175,7 +194,7 @@ def seek_fence(group: str, topic: str) -> str:
 
 
 def _conclude(backend: Backend, group: str, topic: str, found: StoredSeek) -> bool:
-    done = msgspec.structs.replace(found.seek, state=SeekState.DONE, marks={})
+    done = msgspec.structs.replace(found.seek, state=SeekState.DONE, marks={}, skipped={})
     key = seek_key(group, topic)
     writes = {key: msgspec.json.encode(done), FENCES + seek_fence(group, topic): b""}
     try:
@@ -202,7 +221,20 @@ def _ledger_writes(
             progress = Progress.load(backend.table, consumer, where)
         progress.reset(mark)
         entries |= progress.writes()
+    for stream, offset in order.skipped.items():
+        progress = Progress.load(backend.table, consumer, Partition.parse(f"{topic}/{stream}"))
+        progress.ack(offset, offset + 1)
+        entries |= progress.writes()
     return entries
+
+
+def _by_name(offsets: Mapping[Stream, int]) -> dict[str, int]:
+    return {f"{storage}.{number}": offset for (storage, number), offset in offsets.items()}
+
+
+def _stream(name: str) -> Stream:
+    storage, _, number = name.partition(".")
+    return int(storage), int(number)
 
 
 def _units(backend: Backend, group: str, topic: str, stored: Stored) -> set[str]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from tailrace.backend.contract import Log
 from tailrace.errors import InvalidValue, OutOfRange
 from tailrace.message import Partition, Position
 from tailrace.topic.composite import Definition
-from tailrace.topic.edge import Extreme, Moment, offset_at
+from tailrace.topic.edge import Extreme, Moment, offset_at, parse_place
 from tailrace.topic.lineage import Stream, followers
-from tailrace.topic.moment import parse_moment
 from tailrace.topic.open_streams import held_streams
 
 Start: TypeAlias = Extreme | Moment | tuple[Position, ...]
@@ -21,6 +21,7 @@ Start: TypeAlias = Extreme | Moment | tuple[Position, ...]
 StartLike: TypeAlias = Start | str | int | datetime | Position | Mapping[Partition | str, int]
 """What people write for a `Start`."""
 
+_TEXT_FORMS: Final = "earliest, latest, @2026-01-01T00:00Z, or a position such as orders/1.7@42"
 _FORMS: Final = (
     "earliest, latest, an aware datetime or milliseconds since 1970, @2026-01-01T00:00Z,"
     " a position such as orders/1.7@42, or offsets by partition"
@@ -32,18 +33,27 @@ class Placement(NamedTuple):
     """The low-water marks that a start or a seek gives to the streams of a topic.
 
     `whole`: to all of them, those at 0 not being listed; otherwise the others stay as they are.
+    `skipped` are single offsets that count as acknowledged, in streams that stay as they are else.
     """
 
     whole: bool
     marks: Mapping[Stream, int]
+    skipped: Mapping[Stream, int] = MappingProxyType({})
 
 
 FROM_ZERO: Final = Placement(True, {})
 """Every stream from its first record on."""
 
 
-def parse_start(value: StartLike) -> Start:
-    """Read what a person wrote; `InvalidValue` lists the forms."""
+def parse_start(value: StartLike, what: str = "start") -> Start:
+    """Read what a person wrote; `InvalidValue`, which calls it `what`, lists the forms."""
+    try:
+        return _parse(value)
+    except InvalidValue as error:
+        raise InvalidValue(what, value, error.valid) from None
+
+
+def _parse(value: StartLike) -> Start:
     match value:
         case Extreme() | Moment():
             return value
@@ -74,15 +84,11 @@ def format_start(start: Start) -> str:
 
 
 def _parse_text(text: str) -> Start:
-    if text in ("earliest", "latest"):
-        return Extreme(text)
-    if text.startswith("@"):
-        time_ms = parse_moment(text[1:])
-        if time_ms is None:
-            raise InvalidValue("time", text, "@ and ISO 8601, such as @2026-01-01T00:00Z")
-        return Moment(time_ms)
+    place = parse_place(text)
+    if place is not None:
+        return place
     if "@" not in text:
-        raise InvalidValue("start", text, _FORMS)
+        raise InvalidValue("start", text, _TEXT_FORMS)
     return _in_order([Position.parse(position) for position in text.split()])
 
 

@@ -93,6 +93,16 @@ class _Look(NamedTuple):
         last = self.seeks.get(topic)
         return last is not None and last.is_done(self.topics[topic])
 
+    def has_marks(self, topic: str) -> bool:
+        """Whether the ledger says how far the group is in a topic."""
+        last = self.seeks.get(topic)
+        return last is not None and last.has_marks(self.topics[topic])
+
+    def skipping(self, topic: str) -> set[Stream]:
+        """The streams of a topic that wait until a message of theirs is passed over."""
+        last = self.seeks.get(topic)
+        return set() if last is None else last.skipping()
+
     def seek_version(self, topic: str) -> int:
         """The version of the entry that says so; 0 when there is none."""
         last = self.seeks.get(topic)
@@ -152,7 +162,7 @@ def _streams(backend: Backend, look: _Look, topic: str, memory: _Memory) -> list
         held = held_streams(backend.log, topic, definition, memory.oldest)
     except UnknownTopic:  # deleted since the look
         return []
-    if not look.is_settled(topic):
+    if not look.has_marks(topic):
         return _views(topic, held, {}, {})
     consumer = consumer_name(look.group)
     progress = {
@@ -175,7 +185,7 @@ def _streams(backend: Backend, look: _Look, topic: str, memory: _Memory) -> list
         return False
 
     found = turns(definition, held, drained, memory.oldest)
-    states = dict.fromkeys(found.open, UnitState.OPEN)
+    states = dict.fromkeys(set(found.open) - look.skipping(topic), UnitState.OPEN)
     states |= dict.fromkeys(found.finished, UnitState.FINISHED)
     views = _views(topic, held, progress, states)
     memory.advance(found.oldest, views)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from tailrace.backend.contract import Backend
 from tailrace.clock import Clock, SystemClock
@@ -23,6 +24,8 @@ from tailrace.settings import HubSettings
 
 Decoder = Callable[[str], Callable[[Message[Any]], Any]]
 """What makes the value of a message, for each topic."""
+
+_log: Final = logging.getLogger("tailrace.group")
 
 
 def consume(
@@ -50,6 +53,8 @@ def consume(
         try:
             check_group(backend, group)
             enter(backend, group, session.id, runtime.process, clock.now_ms())
+            if not matching_topics(backend, chosen):
+                _log.warning("group %s: no topic matches %s yet", group, chosen.text)
         except BaseException:
             runtime.leave(session.id)
             raise

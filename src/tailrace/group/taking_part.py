@@ -20,8 +20,8 @@ class Runtime(Protocol):
         together with calls of `drop`. Raises what made the runtime fail."""
 
     def await_records(self, session: str, ends: Mapping[Partition, int]) -> None:
-        """Call `wake`, once, when a partition has records beyond its offset, or is sealed. Replaces
-        what was awaited before."""
+        """Call `wake` with a partition, once, when it has records beyond its offset, is sealed or
+        is gone. What else is awaited stays so, also what the session has let go of."""
 
     def progress_due(self, session: str) -> None:
         """Call `save` within the progress interval."""

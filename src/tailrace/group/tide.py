@@ -22,7 +22,7 @@ from tailrace.errors import HubClosed, UnknownTopic, WatchExpired
 from tailrace.group.definition import GROUPS, LEADERS
 from tailrace.group.events import Beaten, Event, LeaderFound
 from tailrace.group.grants import leader_found, led_by
-from tailrace.group.member import Member
+from tailrace.group.local_session import LocalSession
 from tailrace.group.seeking import SEEKS
 from tailrace.group.trouble import PASSING, Trouble
 from tailrace.message import Partition
@@ -57,7 +57,7 @@ class Tide:
         backend: Backend,
         process: str,
         hold: Hold,
-        members: Mapping[str, Member],
+        members: Mapping[str, LocalSession],
         *,
         tell: Callable[[Event | UnitsChanged], None],
         check: Callable[[str], None],
@@ -78,16 +78,18 @@ class Tide:
         self._trouble = Trouble(_log, "watching the hub")
 
     def await_records(self, session: str, offsets: Mapping[Partition, int]) -> None:
-        """Wake the session, once, when a partition ends beyond an offset, is sealed or is gone.
+        """Wake the session, once for each partition that ends beyond its offset, is sealed or gone.
 
-        So do not await one that is known to be sealed. What was awaited before is forgotten. Look
-        once more after this call, before you wait.
+        So do not await one that is known to be sealed. Look once more after this call, before you
+        wait.
         """
         with self._mutex:
-            if offsets:
-                self._awaited[session] = dict(offsets)
-            else:
-                self._awaited.pop(session, None)
+            self._awaited.setdefault(session, {}).update(offsets)
+
+    def forget(self, session: str) -> None:
+        """Wake it no more."""
+        with self._mutex:
+            self._awaited.pop(session, None)
 
     def beat(self, sent_at: float) -> None:
         """Give a sign of life, then look what this process leads, and tell `Beaten`."""
@@ -181,7 +183,7 @@ class Tide:
 
     def _watch_ends(self) -> None:
         with self._mutex:
-            awaited = list(self._awaited.items())
+            awaited = [(session, dict(ends)) for session, ends in self._awaited.items()]
         numbers: defaultdict[tuple[str, int], int] = defaultdict(int)
         for _, offsets in awaited:
             for topic, storage, number in offsets:
@@ -193,7 +195,7 @@ class Tide:
         for session, offsets in awaited:
             there = [where for where, offset in offsets.items() if _has_more(bounds, where, offset)]
             if there:
-                self._wake(session, offsets, there)
+                self._wake(session, {where: offsets[where] for where in there})
 
     def _bounds(self, storage: StorageTopic) -> list[Bounds]:
         try:
@@ -201,13 +203,14 @@ class Tide:
         except UnknownTopic:
             return []
 
-    def _wake(self, session: str, offsets: object, there: list[Partition]) -> None:
+    def _wake(self, session: str, passed: Mapping[Partition, int]) -> None:
         with self._mutex:
-            if self._awaited.get(session) is not offsets:
-                return  # it was awake by itself
-            del self._awaited[session]
+            awaited = self._awaited.get(session, {})
+            there = [where for where, offset in passed.items() if awaited.get(where) == offset]
+            for where in there:  # the others it has found by itself
+                del awaited[where]
         member = self._members.get(session)
-        if member is not None:
+        if there and member is not None:
             member.wake(there)
 
 

@@ -38,7 +38,7 @@ class Topic(StoredTopic[T], Generic[T]):
         ``until="end"`` ends the loop at what is there when it begins, `limit` after so many
         messages, `idle_timeout` when none came for so long. ``ack="manual"`` leaves it to
         `Delivery.ack` and `Delivery.nack`. `handler_timeout` is how long one message may take when
-        its partition is to go to another consumer. `id` names this consumer to people.
+        its partition is to go to another consumer. `id` is what its name, for people, begins with.
         """
         return consume(
             self.view.backend,

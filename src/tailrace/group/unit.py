@@ -36,8 +36,8 @@ class Basis(NamedTuple):
 class StoredGrant(NamedTuple):
     """A grant as the store has it. `epoch` is the version of the commit that made it.
 
-    `fenced`: the unit was taken from its borrower since, by a seek. It can write no more, and has
-    to be told before another gets the unit.
+    `fenced`: the unit was taken from its borrower since, by a seek or a skip. It can write no more,
+    and has to be told before another gets the unit.
     """
 
     unit: str

@@ -10,6 +10,7 @@ from tailrace.errors import CorruptBatch
 from tailrace.group.definition import StoredGroup, consumer_name, group_names, read_group
 from tailrace.group.grants import look, standing_grants
 from tailrace.group.members import members
+from tailrace.group.naming import consumer_of
 from tailrace.group.probing import HOLDS
 from tailrace.group.streams import StreamView, first_unread, read_streams
 from tailrace.group.unit import StoredGrant, UnitState
@@ -20,7 +21,8 @@ from tailrace.topic.reading import record_at
 
 @dataclass(frozen=True, slots=True)
 class GroupStream:
-    """A stream of a group. `owner` is the process that consumes it, if one does."""
+    """A stream of a group. `owner` is the consumer that has it, if one does: a
+    `GroupConsumer.id`."""
 
     partition: str
     state: UnitState
@@ -33,11 +35,16 @@ class GroupStream:
 
 @dataclass(frozen=True, slots=True)
 class GroupConsumer:
-    """A consumer that is there now, in which process and since when."""
+    """A consumer that is there now, by its name, in which process and since when.
+
+    `silent_s` is for how long the process has given no sign of life: more than a lease, 3 s, when
+    it is stopped or cut off.
+    """
 
     id: str
     process: str
     since: datetime
+    silent_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +75,8 @@ class GroupDetail:
 
 @dataclass(frozen=True, slots=True)
 class StreamLag:
-    """How far a group is behind in a stream; `oldest` is the time of the first that waits."""
+    """How far a group is behind in a stream; `oldest` is the time of the first that waits, `owner`
+    the consumer that has it."""
 
     partition: str
     state: UnitState
@@ -89,9 +97,9 @@ def show_group(backend: Backend, name: str) -> GroupDetail:
     grants = {grant.unit: grant for grant in standing_grants(backend, name)}
     streams = tuple(_stream(view, grants, owners) for view in read_streams(backend, name))
     consumers = tuple(
-        GroupConsumer(member.session, member.owner, member.since)
-        for member in members(backend, name)
-        if member.owner is not None
+        GroupConsumer(each.session, each.owner, each.since, each.silent_s)
+        for each in members(backend, name)
+        if each.owner is not None
     )
     entry = look(backend, name).entry
     leader = None if entry is None else owners.of(entry.process)
@@ -132,10 +140,10 @@ class _Owners:
 
 def _stream(view: StreamView, grants: dict[str, StoredGrant], owners: _Owners) -> GroupStream:
     grant = grants.get(str(view.partition))
-    if grant is not None and grant.fenced:
+    if grant is not None and (grant.fenced or owners.of(grant.process) is None):
         grant = None
-    owner = None if grant is None else owners.of(grant.process)
-    epoch = None if grant is None or owner is None else grant.epoch
+    owner = None if grant is None else consumer_of(grant.borrower)
+    epoch = None if grant is None else grant.epoch
     name = str(view.partition)
     return GroupStream(name, view.state, view.mark, view.bounds.end, view.behind, owner, epoch)
 

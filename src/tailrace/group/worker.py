@@ -36,21 +36,22 @@ class Worker:
     """Carries out actions in the order in which they came, history last.
 
     An action that already waits is not queued again. One that the backend fails is given up, for it
-    will be asked for again; only history is kept. `tell` is given the answers; `check` is given
-    groups that do not exist.
+    will be asked for again; only history is kept, with `owner`: how people name the process. `tell`
+    is given the answers; `check` is given groups that do not exist.
     """
 
     def __init__(
         self,
         backend: Backend,
         process: str,
+        owner: str,
         clock: Clock,
         *,
         tell: Callable[[Event], None],
         check: Callable[[str], None],
     ) -> None:
         self._backend = backend
-        self._process = process
+        self._owner = owner
         self._clock = clock
         self._tell = tell
         self._check = check
@@ -66,7 +67,7 @@ class Worker:
         """Have an action carried out. Any thread, never waits."""
         with self._changed:
             if isinstance(action, Record):
-                self._lines.append(line_of(action, self._process, self._clock.now_ms()))
+                self._lines.append(line_of(action, self._owner, self._clock.now_ms()))
                 del self._lines[:-LINES_MAX]
             else:
                 self._actions.setdefault(action)

@@ -12,8 +12,8 @@ import pyarrow as pa
 from tailrace.backend.contract import Bounds, Log
 from tailrace.errors import InvalidValue
 from tailrace.message import Partition, Position
-from tailrace.topic.edge import Extreme, Moment, offset_at
-from tailrace.topic.moment import end_before, parse_moment
+from tailrace.topic.edge import Extreme, Moment, offset_at, parse_place
+from tailrace.topic.moment import end_before
 from tailrace.topic.reading import batches_within
 from tailrace.topic.topic import Topic
 
@@ -34,24 +34,23 @@ Edge: TypeAlias = Extreme | Last | Moment | Position
 """A place in a topic. A position is a place in one partition, and speaks of that one alone."""
 
 
-def parse_edge(text: str) -> Edge:
-    """Read an edge; `InvalidValue` lists the forms."""
-    if text in ("earliest", "latest"):
-        return Extreme(text)
+def parse_edge(text: str, what: str = "place") -> Edge:
+    """Read an edge; `InvalidValue`, which calls it `what`, lists the forms."""
+    try:
+        return _parse(text)
+    except InvalidValue as error:
+        raise InvalidValue(what, text, error.valid) from None
+
+
+def _parse(text: str) -> Edge:
+    place = parse_place(text)
+    if place is not None:
+        return place
     if text.startswith("-") and text[1:].isdecimal() and 1 <= int(text[1:]) <= LAST_MAX:
         return Last(int(text[1:]))
-    if text.startswith("@"):
-        return Moment(_milliseconds(text))
     if "/" in text:
         return Position.parse(text)
-    raise InvalidValue("where to read", text, FORMS)
-
-
-def _milliseconds(text: str) -> int:
-    time_ms = parse_moment(text[1:])
-    if time_ms is None:
-        raise InvalidValue("time", text, "@ and ISO 8601, such as @2026-01-01T00:00Z")
-    return time_ms
+    raise InvalidValue("place", text, FORMS)
 
 
 def offsets_at(

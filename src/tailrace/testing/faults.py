@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from random import Random
 from typing import Final
 
+from tailrace.testing.arguments import check_part, check_seconds
 from tailrace.testing.network import Network, Quality
 from tailrace.testing.process import Life, Process
 from tailrace.testing.simulation import Simulation
@@ -47,6 +48,12 @@ class Faults:
     """By how much wall clocks step, forward or back."""
     drift: float = 0.0
     """By which part clocks may run fast or slow."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if each.name.endswith("_s"):
+                check_seconds(each.name, getattr(self, each.name))
+        check_part("drift", self.drift)
 
     @classmethod
     def drawn(cls, random: Random) -> Faults:
@@ -128,7 +135,8 @@ class Turmoil:
     def _repeat(self, every_s: float, fault: Callable[[], None], random: Random) -> None:
         def happen() -> None:
             if self._on:
-                fault()
+                if self._processes:
+                    fault()
                 self._repeat(every_s, fault, random)
 
         self._simulation.after(random.expovariate(1 / every_s), happen)

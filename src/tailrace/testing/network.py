@@ -10,6 +10,14 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
+from tailrace.testing.arguments import (
+    check_callable,
+    check_count,
+    check_known,
+    check_part,
+    check_seconds,
+    check_span,
+)
 from tailrace.testing.process import Process
 from tailrace.testing.simulation import Simulation
 from tailrace.testing.trace import Mark
@@ -41,11 +49,20 @@ class Quality:
     straggling: float = 0.0
     straggling_s: float = 1.0
 
+    def __post_init__(self) -> None:
+        for what in ("loss", "doubling", "straggling"):
+            check_part(what, getattr(self, what))
+        check_span("delay_s", self.delay_s)
+        check_seconds("straggling_s", self.straggling_s)
+
 
 class Rule:
     """Something that is done to certain messages, until `end`."""
 
     def __init__(self, matching: Matching) -> None:
+        if not isinstance(matching, tuple):
+            valid = "a type of messages, a tuple of types, or a function of an Envelope"
+            check_callable("which messages", matching, valid)
         self.ended = False
         self._matching = matching
 
@@ -120,12 +137,14 @@ class Network:
 
     def cut(self, sender: str, receiver: str) -> None:
         """Let nothing pass from one process to another; the way back is another cut."""
+        self._check(sender, receiver)
         if (sender, receiver) not in self._cuts:
             self._cuts.add((sender, receiver))
             self._simulation.note(Mark.FAULT, sender, f"is cut off towards {receiver}")
 
     def isolate(self, name: str) -> None:
         """Cut a process off from all others, both ways."""
+        self._check(name)
         for other in self._processes:
             if other != name:
                 self.cut(name, other)
@@ -133,6 +152,7 @@ class Network:
 
     def mend(self, sender: str, receiver: str) -> None:
         """End a cut."""
+        self._check(sender, receiver)
         if (sender, receiver) in self._cuts:
             self._cuts.discard((sender, receiver))
             self._simulation.note(Mark.FAULT, sender, f"reaches {receiver} again")
@@ -151,12 +171,16 @@ class Network:
         per: Callable[[Envelope], Hashable] = lambda _: None,
     ) -> Rule:
         """Lose these messages: all, or the `first` ones for each thing that `per` tells apart."""
+        if first is not None:
+            check_count("first", first)
         rule = Rule(matching)
         self._drops.append((rule, _Dropping(first, per)))
         return rule
 
     def repeat(self, matching: Matching, *, times: int, every_s: float) -> Rule:
         """Let each of these messages arrive so many times, a while apart."""
+        check_count("times", times)
+        check_seconds("every_s", every_s)
         rule = Rule(matching)
         self._repeats.append((rule, times, every_s))
         return rule
@@ -187,6 +211,10 @@ class Network:
                 self._simulation.note(Mark.HELD, sender.name, envelope)
                 return
         self._deliver(envelope, deliver)
+
+    def _check(self, *names: str) -> None:
+        for name in names:
+            check_known("process", name, self._processes, "start it first")
 
     def _deliver(self, envelope: Envelope, deliver: Callable[[], None]) -> None:
         for rule, times, every_s in self._repeats:

@@ -13,7 +13,9 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final, Protocol
 
+from tailrace.errors import Error
 from tailrace.machine import Machine
+from tailrace.testing.arguments import check_seconds
 from tailrace.testing.simulation import Simulation
 from tailrace.testing.trace import Mark
 
@@ -121,8 +123,9 @@ class Process:
         return self.life is not Life.DEAD
 
     def start(self) -> None:
-        """Begin a new life, with nothing of the one before."""
-        assert self.life is Life.DEAD, f"{self.name} lives already"
+        """Begin a new life, with nothing of the one before; `Error` while it lives."""
+        if self.life is not Life.DEAD:
+            raise Error(f"process {self.name} is {self.life.value}", "crash() it, then start() it")
         self.lives += 1
         drift = self._random.uniform(-self.clock_drift, self.clock_drift)
         start_s = float(self._random.randrange(1_000_000))
@@ -146,6 +149,8 @@ class Process:
 
     def pause(self, seconds: float | None = None) -> None:
         """Freeze: input queues up, nothing is done. For a while, or until `wake`."""
+        if seconds is not None:
+            check_seconds("the pause", seconds)
         if self.life is not Life.RUNNING:
             return
         self.life = Life.PAUSED

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Final, TypeAlias
 
+from tailrace.testing.arguments import check_callable, check_seconds
 from tailrace.testing.trace import Mark, Trace
 
 LINES_SHOWN: Final = 40
@@ -53,6 +54,7 @@ class Simulation:
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._scheduled = 0
         self._invariants: list[Invariant] = []
+        self._remarks: list[Callable[[], str]] = []
 
     def random(self, purpose: str) -> random.Random:
         """A generator for one purpose. What others draw does not change what it gives."""
@@ -69,7 +71,12 @@ class Simulation:
 
     def always(self, invariant: Invariant) -> None:
         """Check this after every step from now on."""
+        check_callable("the invariant", invariant, "a function without arguments")
         self._invariants.append(invariant)
+
+    def remark(self, remark: Callable[[], str]) -> None:
+        """Let violations tell this too, unless it is empty by then."""
+        self._remarks.append(remark)
 
     def note(self, mark: Mark, where: str, what: object) -> None:
         """A line of the trace, now."""
@@ -77,7 +84,9 @@ class Simulation:
 
     def violation(self, what: str) -> Violation:
         """Something wrong, found just now: to be raised."""
-        return Violation(what, self.seed, self.now, self.trace)
+        remarks = [remark() for remark in self._remarks]
+        whole = "; ".join(filter(None, (what, *remarks)))
+        return Violation(whole, self.seed, self.now, self.trace)
 
     def step(self) -> bool:
         """Let the next thing happen and check everything; False when there is none."""
@@ -97,6 +106,7 @@ class Simulation:
 
     def run(self, seconds: float) -> None:
         """Let time pass, and all happen that is due meanwhile. Raises `Violation`."""
+        check_seconds("the time to pass", seconds)
         end = self.now + seconds
         while self._queue and self._queue[0][0] <= end:
             self.step()
@@ -109,6 +119,7 @@ class Simulation:
 
         `Violation` when it is not so within that time.
         """
+        check_seconds("within_s", within_s)
         begun = self.now
         while not reached():
             if not self._queue or self._queue[0][0] > begun + within_s:

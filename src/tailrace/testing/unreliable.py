@@ -20,6 +20,7 @@ from tailrace.backend.contract import (
 )
 from tailrace.errors import BackendUnavailable, OutcomeUnknown
 from tailrace.message import Partition, Range
+from tailrace.testing.arguments import check_part, check_seconds, check_span
 
 T = TypeVar("T")
 
@@ -39,6 +40,12 @@ class StoreQuality:
     delay_s: tuple[float, float] = (0.000_2, 0.002)
     stalling: float = 0.0
     stalling_s: float = 4.0
+
+    def __post_init__(self) -> None:
+        for what in ("failure", "unknown", "stalling"):
+            check_part(what, getattr(self, what))
+        check_span("delay_s", self.delay_s)
+        check_seconds("stalling_s", self.stalling_s)
 
 
 class UnreliableBackend:
@@ -87,6 +94,10 @@ class UnreliableBackend:
     def beats(self, name: str) -> int | None:
         """How often the holder of a name has given a sign of life."""
         return self.read(lambda: self._backend.beats(name))
+
+    def silent_s(self, name: str) -> float | None:
+        """How long ago the holder of a name gave a sign of life."""
+        return self.read(lambda: self._backend.silent_s(name))
 
     @property
     def meeting_place(self) -> None:

@@ -47,7 +47,7 @@ class SingleOwner:
         self.awaited: dict[Partition, int] = {}
         self.due = 0
         self.session: Session | None = None
-        self.left = False
+        self.unsubscribed = self.left = False
         self._mutex = threading.RLock()
 
     def join(self, session: Session) -> SingleOwner:
@@ -71,6 +71,7 @@ class SingleOwner:
                 for unit in self.units:
                     self.grant(unit)
             case Unsubscribed():
+                self.unsubscribed = True
                 for unit, epoch in list(self.epochs.items()):
                     self.session.drain(unit, epoch)
                 self._depart_if_drained()
@@ -83,8 +84,7 @@ class SingleOwner:
                 pass
 
     def _depart_if_drained(self) -> None:
-        left = any(isinstance(event, Unsubscribed) for event in self.told)
-        if left and not self.epochs and self.session is not None:
+        if self.unsubscribed and not self.epochs and self.session is not None:
             self.session.departed()
 
     def until(self, session: str) -> float:
@@ -92,7 +92,7 @@ class SingleOwner:
 
     def await_records(self, session: str, ends: Mapping[Partition, int]) -> None:
         with self._mutex:
-            self.awaited = dict(ends)
+            self.awaited |= ends
 
     def progress_due(self, session: str) -> None:
         self.due += 1
@@ -114,6 +114,9 @@ class SingleOwner:
             bounds = self.backend.log.bounds(partition)
             if bounds.end > offset or bounds.sealed:
                 more.append(partition)
+        with self._mutex:
+            for partition in more:
+                self.awaited.pop(partition, None)
         if more:
             self.session.wake(more)
 

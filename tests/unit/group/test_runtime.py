@@ -182,7 +182,8 @@ def test_history_is_written_in_order(scene: Scene) -> None:
     until(lambda: len(read_history(scene.backend, "billing")) == 5)
     lines = read_history(scene.backend, "billing")
     assert [line.epoch for line in lines] == list(range(5))
-    assert {line.process for line in lines} == {scene.machine.process}
+    owner = scene.backend.holder(f"process/{scene.machine.process}")
+    assert {line.process for line in lines} == {owner}
 
 
 def test_a_beat_is_seen_by_others_and_answered_with_what_is_led(scene: Scene) -> None:
@@ -317,10 +318,21 @@ def test_a_session_is_woken_when_its_partition_is_sealed_or_deleted(scene: Scene
     until(lambda: scene.consumer.calls[1:] == [("wake", deleted)])
 
 
-def test_a_session_that_awaits_nothing_is_left_alone(scene: Scene) -> None:
+def test_what_a_session_was_not_woken_for_it_still_awaits(scene: Scene) -> None:
+    mine = [Partition("orders", 0, number) for number in (0, 1)]
+    for each in mine:
+        scene.runtime.await_records("s1", {each: 0})
+    keys = {scene.orders.route(f"k{number}"): f"k{number}" for number in range(100)}
+    scene.orders.push(b"a", key=keys[0])
+    until(lambda: scene.consumer.calls)
+    scene.orders.push(b"a", key=keys[1])
+    until(lambda: len(scene.consumer.calls) > 1)
+    assert scene.consumer.calls == [("wake", each) for each in mine]
+
+
+def test_a_session_that_awaits_later_records_is_left_alone(scene: Scene) -> None:
     mine = Partition("orders", 0, 0)
-    scene.runtime.await_records("s1", {mine: 0})
-    scene.runtime.await_records("s1", {})
+    scene.runtime.await_records("s1", {mine: 1})
     scene.orders.push(b"a")
     scene.do(Look("billing"))
     scene.event(LeaderFound)

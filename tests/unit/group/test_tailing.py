@@ -137,3 +137,16 @@ def test_a_handler_that_cannot_be_called_acknowledges_nothing(handler: Any) -> N
                 getattr(topic.tail(group="billing"), way)(handler)
         with topic.tail(group="billing", until="end") as deliveries:
             assert [delivery.value for delivery in deliveries] == [1]
+
+
+@pytest.mark.parametrize("until", ["end", None])
+def test_a_filter_that_matches_no_topic_yet_says_so_once(
+    until: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Hub.from_backend(MemoryBackend()) as hub:
+        with hub.tail("ord*", group="billing", until=until, limit=1) as deliveries:
+            if until is None:
+                hub.create_topic("orders", partitions=1).push(7)
+            assert [delivery.value for delivery in deliveries] == ([] if until else [7])
+        said = [each.getMessage() for each in caplog.records if "no topic" in each.message]
+        assert said == ["group billing: no topic matches ord* yet"]

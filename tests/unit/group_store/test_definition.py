@@ -107,8 +107,9 @@ def test_a_start_may_be_written_in_many_ways(written: StartLike, start: object, 
     ["", "tomorrow", "@soon", -1, True, {}, (), datetime(2026, 1, 1), "orders/1.7", 1.5],
 )
 def test_a_malformed_start_is_refused(written: StartLike) -> None:
-    with pytest.raises(InvalidValue):
-        parse_start(written)
+    with pytest.raises(InvalidValue) as error:
+        parse_start(written, "to")
+    assert (error.value.what, error.value.value) == ("to", written)
 
 
 def test_a_group_is_made_once_and_then_opened(backend: Backend, hub: Hub) -> None:

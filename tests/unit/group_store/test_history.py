@@ -22,12 +22,13 @@ def line(number: int, group: str = "billing") -> HistoryLine:
 
 
 def test_a_line_says_when_what_who_and_why(backend: Backend) -> None:
-    record = Record("billing", "revoked", "orders/0.1", "b7", 42, "to be shared")
-    written = line_of(record, "p1", 1_495_000_000_123)
+    record = Record("billing", "revoked", "orders/0.1", "till.b7~p1.1", 42, "to be shared")
+    written = line_of(record, "process 1 on host", 1_495_000_000_123)
     append_history(backend, [written])
     assert read_history(backend, "billing") == [written]
     assert written.time == datetime(2017, 5, 17, 5, 46, 40, 123_000, UTC)
-    assert (written.unit, written.borrower, written.process) == ("orders/0.1", "b7", "p1")
+    assert (written.unit, written.consumer) == ("orders/0.1", "till.b7")
+    assert written.process == "process 1 on host"
     assert (written.epoch, written.why) == (42, "to be shared")
 
 

@@ -184,6 +184,11 @@ class EmbeddedBackend:
         self._opened()
         return self._holds.beats(name)
 
+    def silent_s(self, name: str) -> float | None:
+        """How long ago the holder last beat; None when nobody holds the name."""
+        self._opened()
+        return self._holds.silent_s(name)
+
     @property
     def meeting_place(self) -> Path:
         """Where processes that have opened the hub leave sockets for each other."""

@@ -7,6 +7,7 @@ takes none, so that nobody is ever refused because of a question.
 
 A beat moves the file's time of modification on by a second, and nobody reads it as a time: no byte
 is written, so that a full disk silences no one, and it is as cheap as a commit's touch of a file.
+When that was, the kernel notes as the time of the file's last change.
 
 The holder removes the file before it lets go. Whoever has claimed a file that is no longer there
 begins again. Files of killed holders stay until the name is next held and released.
@@ -108,12 +109,22 @@ class Holds:
 
     def beats(self, name: str) -> int | None:
         """A number that each beat changes, or None when nobody holds the name."""
+        found = self._look(name)
+        return None if found is None else found.st_mtime_ns
+
+    def silent_s(self, name: str) -> float | None:
+        """How long ago the holder last beat, or None when nobody holds the name."""
+        found = self._look(name)
+        return None if found is None else max(0.0, time.time() - found.st_ctime)
+
+    def _look(self, name: str) -> os.stat_result | None:
+        """The file of a name that is held."""
         try:
             descriptor = os.open(self._path(name), os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
         try:
-            return os.fstat(descriptor).st_mtime_ns if _locked(descriptor, _CLAIM) else None
+            return os.fstat(descriptor) if _locked(descriptor, _CLAIM) else None
         finally:
             os.close(descriptor)
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
+from tailrace.amount import format_amount
 from tailrace.group.definition import consumer_name, grant_key
 from tailrace.group.seeking import SEEKS
 from tailrace.message import Partition
@@ -20,6 +21,9 @@ from tailrace.testing.trace import Mark
 from tailrace.topic.composite import TOPICS, decode_definition
 from tailrace.topic.ledger import Progress
 from tailrace.topic.view import Stored
+
+FAILURES_SHOWN: Final = 3
+"""On how many messages a violation says that handlers failed."""
 
 
 class Holder(Protocol):
@@ -45,11 +49,11 @@ class Numbered(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A delivery whose handler raised an error."""
+    """A delivery whose handler raised this error; None where it gave the message back."""
 
     session: str
     position: str
-    error: str
+    error: Exception | None
 
 
 class Checks:
@@ -63,6 +67,8 @@ class Checks:
         self.ground: Ground
         self.strict_order = True
         self.failures: list[Failure] = []
+        self._failing: dict[tuple[str, str], list[Failure]] = {}
+        """By group and position: the failures of messages that no handler has done since."""
         self.given_up: list[str] = []
         """Positions of messages that used up their attempts."""
         self._simulation = simulation
@@ -71,12 +77,14 @@ class Checks:
         self._auditors: defaultdict[str, Auditor] = defaultdict(Auditor)
         self._told: list[tuple[Numbered, str]] = []
         self._newest: defaultdict[tuple[str, Hashable], int] = defaultdict(int)
+        self._passed: set[tuple[str, Numbered]] = set()
         self._handed: dict[tuple[str, str, int], int] = {}
         """Under which epoch a message was last handed out."""
         self._definitions: dict[str, Stored] = {}
         self._holders: defaultdict[tuple[str, str], dict[Holder, int]] = defaultdict(dict)
         self._contested: set[tuple[str, str]] = set()
         simulation.always(self.nobody_shares_a_unit)
+        simulation.remark(self.what_handlers_could_not_do)
 
     # What was pushed.
 
@@ -93,9 +101,13 @@ class Checks:
         """What a group's sessions handled, against all that was pushed to these topics."""
         auditor = self._auditors[group]
         for message, position in self._told:
-            if position.partition("/")[0] in topics:
+            if position.partition("/")[0] in topics and (group, message) not in self._passed:
                 auditor.told(*message, position)
         return auditor.audit()
+
+    def passed_over(self, group: str, unit: str, offset: int) -> None:
+        """An operator passes over a message: nobody of the group has to do it any more."""
+        self._passed.add((group, self._messages[unit, offset]))
 
     # What sessions do.
 
@@ -148,20 +160,44 @@ class Checks:
     def succeeded(self, holder: Holder, unit: str, offset: int) -> None:
         """A handler is done with a message."""
         self._note(holder, f"has done {unit}@{offset}")
+        self._failing.pop((holder.group, f"{unit}@{offset}"), None)
         message = self._messages[unit, offset]
         self._auditors[holder.group].saw(*message, f"{unit}@{offset}")
         key, number = message
         newest = self._newest[holder.group, key]
+        while (holder.group, Numbered(key, newest + 1)) in self._passed:
+            newest += 1
         if self.strict_order and number > newest + 1:
             raise self._simulation.violation(
                 f"{holder.id} has done message {number} of key {key} before {newest + 1}"
             )
         self._newest[holder.group, key] = max(newest, number)
 
-    def failed(self, holder: Holder, unit: str, offset: int, error: str) -> None:
+    def failed(self, holder: Holder, unit: str, offset: int, error: Exception | None) -> None:
         """A handler raised an error, or gave the message back."""
-        self._note(holder, f"fails on {unit}@{offset}: {error}")
-        self.failures.append(Failure(holder.id, f"{unit}@{offset}", error))
+        position = f"{unit}@{offset}"
+        self._note(holder, f"fails on {position}: {'nack' if error is None else repr(error)}")
+        failure = Failure(holder.id, position, error)
+        self.failures.append(failure)
+        self._failing.setdefault((holder.group, position), []).append(failure)
+
+    def what_handlers_could_not_do(self) -> str:
+        """In words, the messages on which handlers failed last; empty where there are none."""
+        found = []
+        for failures in list(self._failing.values())[:FAILURES_SHOWN]:
+            session, position, error = failures[-1]
+            times = format_amount(len(failures), "time")
+            last = "nack" if error is None else repr(error)
+            found.append(f"the handler of {session} failed on {position} {times}, last: {last}")
+        if len(self._failing) > len(found):
+            found.append(f"handlers failed on {len(self._failing) - len(found)} more")
+        return "; ".join(found)
+
+    @property
+    def last_error(self) -> Exception | None:
+        """What a handler raised last of a message that none has done since."""
+        errors = [failures[-1].error for failures in self._failing.values()]
+        return next((error for error in reversed(errors) if error is not None), None)
 
     def gave_up(self, holder: Holder, unit: str, offset: int) -> None:
         """A message has used up its attempts."""

@@ -51,12 +51,12 @@ class SimulatedProcess(Process):
         an error, the message comes again after `retry_s` of the attempt, at most `attempts` times;
         the back-off costs no real time. It may also `nack` the delivery itself.
         """
-        self._world.group(group, topics)
         span = takes_s if isinstance(takes_s, tuple) else (takes_s, takes_s)
         consuming = Consuming(
             group, handler, span, concurrency, attempts, retry_s, revoke_timeout_s,
             progress_interval_s,
         )  # fmt: skip
+        self._world.group(group, topics)
         consumer = Consumer(self, f"{group}-{len(self._consumers) + 1}", consuming)
         self._consumers[consumer.name] = consumer
         consumer.join()
@@ -99,9 +99,13 @@ class Consumer:
         self._joined = 0
 
     def join(self) -> None:
-        """Join the group, again if it had left; a dead process does so when it starts."""
+        """Join the group, again if it had left; a dead process does so when it starts.
+
+        Does nothing where it takes part already.
+        """
+        there = self.wanted and self.session is not None
         self.wanted = True
-        if self.process.alive:
+        if self.process.alive and not there:
             self._joined += 1
             name = f"{self.name}.{self._joined}"
             self.session = self.process.program.subscribe(name, self._consuming)

@@ -6,11 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tailrace.group.chunk import Chunk
+from tailrace.group.chunk import Chunk, Fate
 from tailrace.group.delivery import Delivery
-from tailrace.group.holding import Offer
+from tailrace.group.offer import Offer
 from tailrace.log.columns import from_records
 from tailrace.message import Message, Partition
+from tailrace.testing.arguments import (
+    check_callable,
+    check_count,
+    check_seconds,
+    check_span,
+)
 from tailrace.testing.groups.checks import Checks, Holder
 from tailrace.testing.groups.ground import Ground
 
@@ -32,6 +38,16 @@ class Consuming:
     retry_s: Callable[[int], float]
     revoke_timeout_s: float
     progress_interval_s: float
+
+    def __post_init__(self) -> None:
+        if self.handler is not None:
+            check_callable("handler", self.handler, "a function that takes a delivery")
+        check_span("takes_s", self.takes_s)
+        check_count("concurrency", self.concurrency)
+        check_count("attempts", self.attempts)
+        check_callable("retry_s", self.retry_s, "a function of the attempt that gives seconds")
+        check_seconds("revoke_timeout_s", self.revoke_timeout_s)
+        check_seconds("progress_interval_s", self.progress_interval_s)
 
 
 class Handling:
@@ -64,10 +80,10 @@ class Handling:
         try:
             handler(self._delivery(partition, offer, verdict))
         except Exception as error:
-            self._checks.failed(holder, str(partition), offer.offset, repr(error))
+            self._checks.failed(holder, str(partition), offer.offset, error)
             return self._consuming.retry_s(offer.attempt)
         if verdict.again_s is not None:
-            self._checks.failed(holder, str(partition), offer.offset, "nack")
+            self._checks.failed(holder, str(partition), offer.offset, None)
         return verdict.again_s
 
     def _delivery(self, partition: Partition, offer: Offer, verdict: _Verdict) -> Delivery[Any]:
@@ -89,6 +105,7 @@ class _Verdict:
     def ack(self, offset: int, wait: bool) -> None:
         """It is done, as when the handler returns."""
 
-    def nack(self, offset: int, delay_s: float) -> None:
+    def nack(self, offset: int, delay_s: float) -> Fate:
         """It is to come again."""
         self.again_s = delay_s
+        return Fate.AGAIN

@@ -110,7 +110,7 @@ class GroupProgram:
 
     def kill(self, session: str) -> None:
         """A session is gone without a word."""
-        self.sessions.pop(session).end()
+        self.sessions.pop(session).departed()
         self._process.tell(Died(session))
 
     # What the process wants of it.
@@ -123,7 +123,7 @@ class GroupProgram:
         """The process died: nobody holds its name any more."""
         self._hold.release()
         for session in self.sessions.values():
-            session.end()
+            session.departed()
         self.sessions.clear()
 
     def perform(self, action: Action) -> None:

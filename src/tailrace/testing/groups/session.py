@@ -12,22 +12,18 @@ from typing import Final
 
 from tailrace.backend.contract import Fence, Transaction
 from tailrace.errors import Fenced
-from tailrace.group.chunk import Chunk
-from tailrace.group.definition import consumer_name, unit_fence
+from tailrace.group.definition import unit_fence
 from tailrace.group.events import Drained, Event, Lost, Progressed
-from tailrace.group.holding import Holding, Offer
-from tailrace.group.reach import read_reach
+from tailrace.group.holding import Holding
+from tailrace.group.offer import Offer
 from tailrace.message import Partition
 from tailrace.testing.groups.checks import Checks
 from tailrace.testing.groups.ground import Ground
 from tailrace.testing.groups.handling import Consuming, Handling
+from tailrace.testing.groups.reading import load_holding, read_some
 from tailrace.testing.groups.worker import Worker
 from tailrace.testing.process import Process
 from tailrace.testing.unreliable import UnreliableBackend
-from tailrace.topic.ledger import Progress
-
-CHUNK_RECORDS: Final = 8
-"""How many records one read gives: few, so that edges happen."""
 
 RETRY_S: Final = 0.1
 """When to look again whether something can go on that could not."""
@@ -115,22 +111,17 @@ class SimulatedSession:
             self._forget(unit)
 
     def departed(self) -> None:
-        """It has left, and owns nothing."""
+        """It has left, or died, and owns nothing."""
         for unit in list(self._epochs):
             self._forget(unit)
         self.gone = True
-
-    def end(self) -> None:
-        """Its process is dead."""
-        self.departed()
 
     # What happens around it.
 
     def wake(self, partitions: Iterable[Partition]) -> None:
         """There may be something new in these."""
         units = [str(partition) for partition in partitions]
-        known = [unit for unit in units if unit in self._holdings]
-        if known:
+        if known := [unit for unit in units if unit in self._holdings]:
             self._news.update(known)
             self._pump_soon(0.0)
 
@@ -138,18 +129,8 @@ class SimulatedSession:
         partition = Partition.parse(unit)
 
         def work() -> Callable[[], None]:
-            progress = Progress.load(self._backend.table, consumer_name(self.group), partition)
-            reach = read_reach(self._backend.table, self.group, unit)
-            holding = Holding(
-                partition,
-                epoch,
-                progress,
-                group=self.group,
-                attempts=self._consuming.attempts,
-                records_max=64,
-                reach=reach,
-                end=self._backend.log.bounds(partition).end,
-            )
+            attempts = self._consuming.attempts
+            holding = load_holding(self._backend, self.group, partition, epoch, attempts)
             return lambda: self._loaded(unit, holding)
 
         def again() -> None:
@@ -210,21 +191,14 @@ class SimulatedSession:
 
     def _feed(self, unit: str, holding: Holding) -> None:
         """Read some records, or find that the partition has ended."""
-        start = holding.read_from
-        bounds = self._ground.log.bounds(holding.partition)
-        records = self._ground.records.get(holding.partition, ())
-        found = [record for record in records if record.offset >= start][:CHUNK_RECORDS]
-        whole = len(found) < CHUNK_RECORDS
-        following = bounds.end if whole else found[-1].offset + 1
-        if following > start:
-            offsets, keys = [r.offset for r in found], [r.key for r in found]
-            chunk = Chunk.listed(holding.partition, start, following, offsets, keys)
+        chunk, dry, end = read_some(self._ground, holding.partition, holding.read_from)
+        if chunk is not None:
             holding.feed(chunk)
-        if whole:
+        if dry:
             self._news.discard(unit)
-            if bounds.sealed:
-                holding.end(bounds.end)
-                self._commit_if_finished(unit, holding)
+        if end is not None:
+            holding.end(end)
+            self._commit_if_finished(unit, holding)
 
     def _hand_out(self, unit: str, holding: Holding, offer: Offer) -> None:
         self._in_hand += 1

@@ -23,23 +23,29 @@ from tailrace.group.actions import Record
 from tailrace.group.definition import TopicFilter
 from tailrace.group.grants import look
 from tailrace.group.opening import open_group
-from tailrace.group.sending import seek
+from tailrace.group.sending import seek, skip
 from tailrace.group.streams import read_basis
 from tailrace.group.times import Times
 from tailrace.group.unit import UnitState
 from tailrace.hub import Hub
-from tailrace.message import Message, Partition, Receipt
-from tailrace.payload import Payload
+from tailrace.message import Message, Partition, Position, Receipt
+from tailrace.testing.arguments import (
+    check_callable,
+    check_known,
+    check_pairs,
+    check_seconds,
+)
 from tailrace.testing.auditor import Audit
 from tailrace.testing.faults import Faults, Turmoil
 from tailrace.testing.groups.checks import Checks
 from tailrace.testing.groups.consumer import SimulatedProcess
 from tailrace.testing.groups.ground import Ground
+from tailrace.testing.groups.topics import Topics, WorldClock
 from tailrace.testing.network import Network
 from tailrace.testing.simulation import Simulation
 from tailrace.testing.trace import Mark, Trace
 from tailrace.testing.unreliable import UnreliableBackend
-from tailrace.topic.topic import Topic
+from tailrace.topic.composite import check_name
 
 LOOK_S: Final = 0.5
 """How often it is looked whether a world has settled."""
@@ -69,10 +75,8 @@ class GroupWorld:
         """What leaders recorded: when, in which process, what."""
         self.processes: dict[str, SimulatedProcess] = {}
         self._faults = faults or Faults()
-        self._clock = _WorldClock(self.simulation)
-        self._hub = Hub.from_backend(self.ground, clock=self._clock)
-        self._topics: dict[str, Topic[Any]] = {}
-        self._payloads: dict[str, Payload[Any]] = {}
+        self._clock = WorldClock(self.simulation)
+        self._topics = Topics(Hub.from_backend(self.ground, clock=self._clock))
         self._stores: dict[str, UnreliableBackend] = {}
         self._groups: dict[str, str] = {}
         self._turmoil = Turmoil(
@@ -92,16 +96,15 @@ class GroupWorld:
 
     def topic(self, name: str, type: Any = None, *, partitions: int = 4) -> None:
         """Create a topic. Handlers get its values decoded as this type."""
-        self._topics[name] = self._hub.create_topic(name, type, partitions=partitions)
-        content_type = self._topics[name].view.definition.content_type
-        self._payloads[name] = Payload(type, content_type)
+        self._topics.create(name, type, partitions)
 
     def decode(self, message: Message[Any]) -> Any:
         """The value of a message of any topic."""
-        return self._payloads[message.topic].decode_message(message)
+        return self._topics.decode(message)
 
     def process(self, name: str) -> SimulatedProcess:
         """Start a process, or find it."""
+        check_name("process", name)
         if name not in self.processes:
             self._stores[name] = UnreliableBackend(
                 self.ground, self.simulation.random(f"store of {name}"), self._interleave
@@ -115,16 +118,17 @@ class GroupWorld:
 
     def store_of(self, process: str) -> UnreliableBackend:
         """The way of a process to the store."""
-        return self._stores[process]
+        remedy = f"start it: world.process({process!r})"
+        return self._stores[check_known("process", process, self._stores, remedy)]
 
     def group(self, name: str, topics: str) -> None:
-        """Make a group, if it is not there."""
-        if name not in self._groups:
-            open_group(self.ground, name, topics, "earliest", self._clock)
-            self._groups[name] = topics
+        """Make a group, if it is not there. `GroupExists` if it consumes other topics."""
+        open_group(self.ground, name, topics, "earliest", self._clock)
+        self._groups[name] = topics
 
     def leader(self, group: str) -> SimulatedProcess | None:
         """The process that leads a group by the store, if it lives."""
+        self._filter_of(group)
         entry = look(self.ground, group).entry
         if entry is None:
             return None
@@ -135,7 +139,7 @@ class GroupWorld:
 
     def push(self, topic: str, value: Any, *, key: str | None = None) -> Receipt:
         """Push a message now."""
-        receipt = self._topics[topic].push(value, key=key)
+        receipt = self._topics.push(topic, value, key)
         partition = Partition(topic, receipt.storage, receipt.partition)
         self.checks.pushed(topic, key, partition, receipt.offset)
         return receipt
@@ -144,23 +148,35 @@ class GroupWorld:
         self, topic: str, messages: Iterable[tuple[str | None, Any]], *, every_s: float
     ) -> None:
         """Push messages, given as keys and values, one every so often from now on."""
-        for number, (key, value) in enumerate(messages):
+        self._topics.check(topic)
+        check_seconds("every_s", every_s)
+        for number, (key, value) in enumerate(check_pairs("messages", messages)):
             self.at(self.now + number * every_s, partial(self.push, topic, value, key=key))
 
     def scale(self, topic: str, partitions: int) -> None:
         """Scale a topic now."""
         self.simulation.note(Mark.NOTE, "world", f"{topic} is scaled to {partitions}")
-        self._topics[topic].scale(partitions)
+        self._topics.scale(topic, partitions)
 
     def seek(self, group: str, to: Any) -> None:
         """Send a group elsewhere now."""
+        self._filter_of(group)
         self.simulation.note(Mark.NOTE, "world", f"{group} is sent to {to}")
         if to != "earliest":
             self.checks.strict_order = False
         seek(self.ground, group, to)
 
+    def skip(self, group: str, position: str) -> None:
+        """Pass over a message now, whether it is done or not."""
+        self.simulation.note(Mark.NOTE, "world", f"{group} passes over {position}")
+        unit, _, offset = position.partition("@")
+        self.checks.passed_over(group, unit, int(offset))
+        skip(self.ground, group, Position.parse(position))
+
     def at(self, seconds: float, call: Callable[[], object]) -> None:
-        """Do something at a time."""
+        """Do something at a time; at once if that has passed."""
+        check_seconds("the time", seconds)
+        check_callable("what is to be done", call, "a function without arguments")
         self.simulation.at(seconds, lambda: (call(), None)[1])
 
     def run(self, seconds: float) -> None:
@@ -184,13 +200,15 @@ class GroupWorld:
     def settle(self, *, within_s: float = 120.0) -> float:
         """Heal, and let time pass until every message is consumed by every group and every unit
         has one owner; the seconds it took. Then nothing may be lost."""
+        check_seconds("within_s", within_s)
         if not self._healed:
             self.heal()
         begun = self.now
         while (left_s := begun + within_s - self.now) > 0 and not self.settled():
             self.simulation.run(min(left_s, LOOK_S))
         if unsettled := self.unsettled():
-            raise self.simulation.violation(f"after {within_s:g} s " + "; ".join(unsettled))
+            wrong = self.simulation.violation(f"after {within_s:g} s " + "; ".join(unsettled))
+            raise wrong from self.checks.last_error
         took_s = self.now - begun
         for group in self._groups:
             audit = self.audit(group)
@@ -225,6 +243,7 @@ class GroupWorld:
 
     def owners(self, group: str) -> dict[str, list[str]]:
         """The sessions that own each open unit of a group."""
+        self._filter_of(group)
         units = read_basis(self.ground, group).units
         return {
             unit.name: [holder.id for holder in self.checks.holders(group, unit.name)]
@@ -234,18 +253,18 @@ class GroupWorld:
 
     def audit(self, group: str) -> Audit:
         """What the group's handlers did, against what was pushed."""
-        return self.checks.audit(group, set(self._topics_of(group)))
+        return self.checks.audit(group, self._topics.matching(self._filter_of(group)))
 
     def recorded(self, process: str, record: Record) -> None:
         """A leader recorded something."""
         self.history.append((self.now, process, record))
 
-    def _topics_of(self, group: str) -> list[str]:
-        matching = TopicFilter(self._groups[group])
-        return [topic for topic in self._topics if matching.matches(topic)]
+    def _filter_of(self, group: str) -> str:
+        remedy = "make it by a consumer: world.process(NAME).consumer(GROUP, TOPICS)"
+        return self._groups[check_known("group", group, self._groups, remedy)]
 
     def _behind(self, group: str) -> list[Partition]:
-        topics = TopicFilter(self._groups[group])
+        topics = TopicFilter(self._filter_of(group))
         return [
             partition
             for partition in self.ground.records
@@ -279,16 +298,3 @@ class GroupWorld:
         if workers:
             self._random.choice(workers).hurry()
         self._interleaving = False
-
-
-class _WorldClock:
-    """The clock of those who push."""
-
-    def __init__(self, simulation: Simulation) -> None:
-        self._simulation = simulation
-
-    def now_ms(self) -> int:
-        return 1_700_000_000_000 + round(self._simulation.now * 1000)
-
-    def monotonic(self) -> float:
-        return self._simulation.now

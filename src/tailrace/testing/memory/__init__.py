@@ -8,6 +8,8 @@ instant. A forked child has a copy, not a share.
 
 from __future__ import annotations
 
+import time
+
 from tailrace.backend.contract import Hold, Records, Transaction
 from tailrace.errors import Busy, InvalidValue
 from tailrace.log.columns import encode
@@ -35,7 +37,7 @@ class MemoryBackend:
         self.table = MemoryTable(self._gate)
         self.store = MemoryStore(self._gate, self.log)
         self._holds: dict[str, Hold] = {}
-        self._beats: dict[Hold, int] = {}
+        self._beats: dict[Hold, tuple[int, float]] = {}
 
     @property
     def name(self) -> str:
@@ -70,7 +72,7 @@ class MemoryBackend:
                 raise Busy(f"{name} is held by {held.owner}", "wait until it is done, or end it")
             hold = Hold(name, owner, lambda: self._release(hold), lambda: self._beat(hold))
             self._holds[name] = hold
-            self._beats[hold] = 0
+            self._beats[hold] = 0, time.monotonic()
             return hold
 
     def holder(self, name: str) -> str | None:
@@ -83,7 +85,13 @@ class MemoryBackend:
         """A number that each beat changes; None when nobody holds the name."""
         with self._gate.entered():
             held = self._holds.get(name)
-            return None if held is None else self._beats[held]
+            return None if held is None else self._beats[held][0]
+
+    def silent_s(self, name: str) -> float | None:
+        """How long ago the holder last beat; None when nobody holds the name."""
+        with self._gate.entered():
+            held = self._holds.get(name)
+            return None if held is None else time.monotonic() - self._beats[held][1]
 
     @property
     def meeting_place(self) -> None:
@@ -101,10 +109,10 @@ class MemoryBackend:
             del self._holds[hold.name], self._beats[hold]
 
     def _beat(self, hold: Hold) -> bool:
-        beats = self._beats.get(hold)
-        if beats is not None:
-            self._beats[hold] = beats + 1
-        return beats is not None
+        before = self._beats.get(hold)
+        if before is not None:
+            self._beats[hold] = before[0] + 1, time.monotonic()
+        return before is not None
 
 
 def _encoded(records: Records) -> Encoded:

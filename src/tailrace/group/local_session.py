@@ -8,7 +8,7 @@ from typing import Protocol
 from tailrace.message import Partition
 
 
-class Member(Protocol):
+class LocalSession(Protocol):
     """What consumes for a group in this process.
 
     Nothing here may block but `save`, and nothing may raise but what nobody expected: that ends the

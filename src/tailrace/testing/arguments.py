@@ -1,0 +1,66 @@
+"""Arguments of the simulator, checked where they are given: each raises `InvalidValue`, which says
+what is valid, rather than fail in the middle of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from math import isfinite
+from typing import TypeGuard, TypeVar
+
+from tailrace.errors import InvalidValue
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def check_known(what: str, name: str, known: Collection[str], remedy: str) -> str:
+    """A name that must be among those that were made."""
+    if name not in known:
+        valid = ", ".join(sorted(known)) if known else "none so far"
+        raise InvalidValue(what, name, valid, remedy)
+    return name
+
+
+def check_seconds(what: str, seconds: object) -> None:
+    """A time that does not go back."""
+    if not (_is_number(seconds) and seconds >= 0):
+        raise InvalidValue(what, seconds, "seconds, 0 or more")
+
+
+def check_span(what: str, span: object) -> None:
+    """The least and the most that something takes."""
+    match span:
+        case (least, most) if _is_number(least) and _is_number(most) and 0 <= least <= most:
+            return
+    raise InvalidValue(what, span, "(least, most) in seconds, each 0 or more")
+
+
+def check_part(what: str, part: object) -> None:
+    """A part of all."""
+    if not (_is_number(part) and 0 <= part <= 1):
+        raise InvalidValue(what, part, "0 to 1")
+
+
+def check_pairs(what: str, pairs: Iterable[tuple[K, V]]) -> list[tuple[K, V]]:
+    """Keys, each with a value."""
+    found = list(pairs)
+    for pair in found:
+        if not (isinstance(pair, tuple) and len(pair) == 2):
+            raise InvalidValue(f"one of {what}", pair, "a tuple of a key, or None, and a value")
+    return found
+
+
+def check_count(what: str, count: object) -> None:
+    """How many, at least one."""
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise InvalidValue(what, count, "a whole number, 1 or more")
+
+
+def check_callable(what: str, call: object, valid: str) -> None:
+    """Something to be called."""
+    if not callable(call):
+        raise InvalidValue(what, call, valid)
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)

@@ -1,0 +1,89 @@
+"""What a session reads ahead is bounded for all of its units together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tailrace.backend.contract import Backend
+from tailrace.group.deliveries import Deliveries
+from tailrace.hub import Hub
+from tailrace.settings import HubSettings
+from tailrace.topic.topic import Topic
+from tests.contract.backends import open_backend
+from tests.unit.group.single_owner import SingleOwner, consume
+
+UNITS = 100
+RECORDS = 10
+BATCH_BYTES = 1 << 20
+PREFETCH_BYTES = 8 << 20
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> Iterator[Backend]:
+    opened = open_backend("embedded-none", tmp_path / "hub")
+    yield opened
+    opened.close()
+
+
+def one_batch_each(topic: Topic[Any], units: int, records: int, value: Any) -> None:
+    """Give each partition one stored batch of one key, which is read as a whole."""
+    keys: dict[int, str] = {}
+    number = 0
+    while len(keys) < units:
+        keys[topic.route(f"k{number}")] = f"k{number}"
+        number += 1
+    for key in keys.values():
+        topic.push_many([(key, value)] * records)
+
+
+def ahead(deliveries: Deliveries[Any]) -> int:
+    """What all units of the consumer have read and not handed out."""
+    share = deliveries._session.share
+    with share.lock:
+        return sum(holding.ahead_bytes for holding in share.rota.holdings.values())
+
+
+def test_many_units_with_large_batches_stay_within_the_bound_and_all_have_their_turn(
+    backend: Backend, runtime: SingleOwner
+) -> None:
+    topic = Hub.from_backend(backend).create_topic("orders", bytes, partitions=UNITS)
+    one_batch_each(topic, UNITS, RECORDS, bytes(BATCH_BYTES // RECORDS))
+    settings = HubSettings.of(prefetch_bytes=PREFETCH_BYTES)
+    most, left = 0, dict.fromkeys(range(UNITS), RECORDS)
+    with consume(topic, runtime, settings=settings, limit=UNITS * RECORDS) as deliveries:
+        for delivery in deliveries:
+            most = max(most, ahead(deliveries))
+            left[delivery.partition] -= 1
+            deliveries._session.rouse()  # a turn is over after each message
+    assert set(left.values()) == {0}
+    assert PREFETCH_BYTES / 2 < most < PREFETCH_BYTES + 1.1 * BATCH_BYTES
+
+
+def test_units_that_stand_still_do_not_keep_others_from_reading(
+    backend: Backend, runtime: SingleOwner
+) -> None:
+    topic = Hub.from_backend(backend).create_topic("orders", partitions=4)
+    one_batch_each(topic, 4, RECORDS, "a")
+    settings = HubSettings.of(prefetch_bytes=1, redelivery_records_max=2)
+    with consume(
+        topic, runtime, settings=settings, ack="manual", idle_timeout="10ms"
+    ) as deliveries:
+        in_hand = list(deliveries)
+        assert {delivery.partition for delivery in in_hand} == {0, 1, 2, 3}
+        assert ahead(deliveries) > 0
+        for delivery in in_hand:
+            delivery.ack()
+        assert len(list(deliveries)) == 4
+
+
+def test_what_was_handed_out_is_not_kept(backend: Backend, runtime: SingleOwner) -> None:
+    topic = Hub.from_backend(backend).create_topic("orders", partitions=4)
+    one_batch_each(topic, 4, RECORDS, "a")
+    with consume(topic, runtime, idle_timeout="10ms") as deliveries:
+        assert len(list(deliveries)) == 4 * RECORDS
+        holdings = deliveries._session.holdings.values()
+        assert [len(holding.chunk) for holding in holdings] == [0] * 4

@@ -1,0 +1,141 @@
+"""What a session makes durable, and what a crash brings back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tailrace.backend.contract import Transaction
+from tailrace.errors import BackendUnavailable
+from tailrace.hub import Hub
+from tailrace.settings import HubSettings
+from tailrace.topic.topic import Topic
+from tests.unit.group.consuming import push
+from tests.unit.group.session.one_unit import UNIT, WHERE, mark, numbers
+from tests.unit.group.single_owner import SingleOwner, consume
+from tests.unit.topic.faults import FaultyBackend
+
+
+def test_what_was_acknowledged_is_committed_when_the_progress_thread_asks(
+    topic: Topic[Any], runtime: SingleOwner, backend: FaultyBackend
+) -> None:
+    push(topic, 10)
+    with consume(topic, runtime) as deliveries:
+        numbers(iter(deliveries), 4)
+        assert runtime.session is not None
+        runtime.session.save()
+        assert mark(backend) == 3
+        assert runtime.marks() == {UNIT: 3}
+
+
+def test_a_backend_that_fails_for_a_while_loses_no_acknowledgement(
+    topic: Topic[Any], runtime: SingleOwner, backend: FaultyBackend
+) -> None:
+    push(topic, 10)
+    failures = iter(range(3))
+
+    def fail(transaction: Transaction) -> None:
+        if transaction.table and next(failures, None) is not None:
+            raise BackendUnavailable("no lock")
+
+    backend.before = fail
+    with consume(topic, runtime) as deliveries:
+        assert numbers(iter(deliveries), 10) == list(range(10))
+        assert runtime.session is not None
+        runtime.session.save()
+    assert mark(backend) == 10
+
+
+def test_a_store_that_cannot_be_written_is_said_once_for_all_units(
+    backend: FaultyBackend, runtime: SingleOwner, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "tailrace.group")
+    topic = Hub.from_backend(backend).create_topic("orders", partitions=4)
+    push(topic, 40, keys=20)
+
+    def fail(transaction: Transaction) -> None:
+        if transaction.table:
+            raise BackendUnavailable("the disk is full")
+
+    with consume(topic, runtime) as deliveries:
+        assert runtime.session is not None
+        iterator = iter(deliveries)
+        numbers(iterator, 30)
+        backend.before = fail
+        for _ in range(3):
+            runtime.session.save()
+            numbers(iterator, 2)
+        assert [record.levelname for record in caplog.records] == ["WARNING"]
+        assert "the disk is full" in caplog.text
+        backend.before = lambda _: None
+        runtime.session.save()
+        assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+
+
+def test_a_waiting_acknowledgement_is_durable_when_it_returns(
+    topic: Topic[Any], runtime: SingleOwner, backend: FaultyBackend
+) -> None:
+    push(topic, 10)
+    with consume(topic, runtime) as deliveries:
+        delivery = next(iter(deliveries))
+        delivery.ack(wait=True)
+        assert mark(backend) == 1
+
+
+def test_no_more_than_the_budget_is_handed_out_before_a_commit(
+    topic: Topic[Any], runtime: SingleOwner, backend: FaultyBackend
+) -> None:
+    push(topic, 50)
+    settings = HubSettings.of(redelivery_records_max=8)
+    with consume(topic, runtime, settings=settings) as deliveries:
+        for delivery in deliveries:
+            assert delivery.offset < mark(backend) + 8
+            if delivery.offset == 49:
+                break
+
+
+def test_after_a_crash_the_budget_is_marked_as_redelivered(
+    topic: Topic[Any], runtime: SingleOwner, backend: FaultyBackend
+) -> None:
+    push(topic, 50)
+    settings = HubSettings.of(redelivery_records_max=8)
+    crashed = consume(topic, runtime, settings=settings).__enter__()
+    numbers(iter(crashed), 12)
+    with consume(topic, SingleOwner(backend), settings=settings, until="end") as deliveries:
+        marks = {delivery.value: delivery.redelivered for delivery in deliveries}
+    assert min(marks) == 8
+    assert [value for value, marked in marks.items() if marked] == list(range(8, 16))
+
+
+def test_a_crash_at_the_end_of_the_log_marks_nothing_that_comes_later(
+    topic: Topic[Any], runtime: SingleOwner, backend: FaultyBackend
+) -> None:
+    push(topic, 5)
+    crashed = consume(topic, runtime, idle_timeout="10ms").__enter__()
+    assert len(list(crashed)) == 5
+    with consume(topic, SingleOwner(backend), limit=7) as deliveries:
+        marks = []
+        for delivery in deliveries:
+            marks.append(delivery.redelivered)
+            if len(marks) == 5:
+                push(topic, 2)
+                assert runtime.session is not None
+                deliveries._session.wake()
+    assert marks == [True] * 5 + [False] * 2
+
+
+def test_to_read_over_a_gap_at_the_end_is_progress() -> None:
+    backend = FaultyBackend(gap_every=5)
+    topic = Hub.from_backend(backend).create_topic("orders", partitions=1)
+    push(topic, 10)
+    end = backend.log.bounds(WHERE).end
+    assert end > 10
+    with consume(topic, SingleOwner(backend), limit=10) as deliveries:
+        assert len(list(deliveries)) == 10
+    runtime = SingleOwner(backend)
+    with consume(topic, runtime, idle_timeout="10ms") as deliveries:
+        assert list(deliveries) == []
+        assert runtime.session is not None
+        runtime.session.save()
+        assert mark(backend) == end

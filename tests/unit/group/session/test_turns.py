@@ -1,0 +1,140 @@
+"""Whose turn it is, and what ends the wait for one."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from tailrace.errors import CorruptBatch
+from tailrace.group.events import Progressed
+from tailrace.group.reach import read_reach
+from tailrace.hub import Hub
+from tailrace.message import Partition
+from tailrace.topic.topic import Topic
+from tests.unit.group.consuming import push
+from tests.unit.group.session.one_unit import UNIT, WHERE, in_thread, mark
+from tests.unit.group.single_owner import SingleOwner, consume
+from tests.unit.topic.faults import FaultyBackend
+from tests.waiting import until
+
+
+def test_units_take_turns(backend: FaultyBackend, runtime: SingleOwner) -> None:
+    topic = Hub.from_backend(backend).create_topic("orders", partitions=4)
+    topic.push_many([(f"k{n}", n) for n in range(400)])
+    seen: list[int] = []
+    with consume(topic, runtime) as deliveries:
+        for delivery in deliveries:
+            seen.append(delivery.partition)
+            time.sleep(0.011)  # a slow handler: longer than a turn
+            if len(seen) == 8:
+                break
+    assert sorted(seen) == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_what_makes_a_unit_unreadable_is_raised_once_and_others_go_on(
+    backend: FaultyBackend, runtime: SingleOwner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = Hub.from_backend(backend).create_topic("orders", partitions=2)
+    topic.push_many([(f"k{n}", n) for n in range(40)])
+    read = backend.log.read
+
+    def damaged(partition: Partition, *args: Any) -> Any:
+        if partition.number == 0:
+            raise CorruptBatch(str(partition), 0, 1, "0.log", "checksum")
+        return read(partition, *args)
+
+    monkeypatch.setattr(backend.log, "read", damaged)
+    with consume(topic, runtime, idle_timeout="10ms") as deliveries:
+        got: list[int] = []
+        with pytest.raises(CorruptBatch):
+            got += [delivery.partition for delivery in deliveries]
+        got += [delivery.partition for delivery in deliveries]
+    assert set(got) <= {1}
+    assert topic.storage_topics[0].ends[1] == mark(backend, Partition("orders", 0, 1))
+
+
+def test_an_idle_session_asks_the_backend_for_nothing_until_it_is_woken(
+    topic: Topic[Any], runtime: SingleOwner, backend: FaultyBackend
+) -> None:
+    got: list[int] = []
+    deliveries = consume(topic, runtime)
+    thread = in_thread(lambda: deliveries.run(lambda delivery: got.append(delivery.value)))
+    until(lambda: runtime.awaited == {WHERE: 0})
+    push(topic, 3)
+    assert got == []
+    runtime.tide()
+    until(lambda: got == [0, 1, 2])
+    until(lambda: runtime.awaited == {WHERE: 3})
+    deliveries.shutdown()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert mark(backend) == 3
+
+
+def test_records_pushed_between_the_look_and_the_wait_are_not_missed(
+    topic: Topic[Any], runtime: SingleOwner
+) -> None:
+    original = runtime.await_records
+    pushed = threading.Event()
+
+    def push_first(session: str, ends: Any) -> None:
+        original(session, ends)
+        if not pushed.is_set():
+            pushed.set()
+            push(topic, 1)
+
+    runtime.await_records = push_first  # type: ignore[method-assign]
+    with consume(topic, runtime, idle_timeout="10s") as deliveries:
+        assert next(iter(deliveries)).value == 0
+
+
+def test_a_sealed_unit_that_is_all_acknowledged_is_reported_as_finished(
+    topic: Topic[Any], runtime: SingleOwner, backend: FaultyBackend
+) -> None:
+    push(topic, 5)
+    topic.scale(2)
+    with consume(topic, runtime, units=[UNIT], idle_timeout="10ms") as deliveries:
+        assert [delivery.value for delivery in deliveries] == list(range(5))
+        assert [event.mark for event in runtime.of(Progressed) if event.finished] == [5]
+    assert read_reach(backend.table, "billing", UNIT) == 0
+
+
+def test_a_unit_sealed_while_it_is_idle_is_finished_after_a_wake(
+    topic: Topic[Any], runtime: SingleOwner
+) -> None:
+    deliveries = consume(topic, runtime, units=[UNIT])
+    thread = in_thread(lambda: deliveries.run(lambda delivery: None))
+    until(lambda: runtime.awaited == {WHERE: 0})
+    topic.scale(2)
+    runtime.tide()
+    until(lambda: [e for e in runtime.of(Progressed) if e.finished])
+    runtime.tide()
+    until(lambda: WHERE not in runtime.awaited)
+    deliveries.shutdown()
+    thread.join(10)
+
+
+def test_a_signal_handler_may_shut_it_down_wherever_the_loop_is(
+    topic: Topic[Any], runtime: SingleOwner
+) -> None:
+    push(topic, 2)
+    deliveries = consume(topic, runtime)
+    before = signal.signal(signal.SIGALRM, lambda *_: deliveries.shutdown())
+    try:
+        with deliveries:
+            next(iter(deliveries))
+            assert runtime.session is not None
+            with runtime.session.share.lock:
+                signal.raise_signal(signal.SIGALRM)
+            assert list(deliveries) == []
+        deliveries = consume(topic, SingleOwner(runtime.backend))
+        with deliveries:
+            next(iter(deliveries))
+            signal.setitimer(signal.ITIMER_REAL, 0.02)  # while it waits for more
+            assert list(deliveries) == []
+    finally:
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,145 @@
+"""Consumers on asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from tailrace.group.deliveries import Deliveries
+from tailrace.group.delivery import Delivery
+from tailrace.topic.topic import Topic
+from tests.unit.group.consuming import left, push
+from tests.unit.group.single_owner import SingleOwner, consume
+from tests.waiting import until
+
+
+def test_async_iteration_gives_the_same_and_leaves_the_event_loop_free(
+    topic: Topic[Any], runtime: SingleOwner
+) -> None:
+    push(topic, 100)
+    ticks = 0
+
+    async def consume_all() -> list[int]:
+        got: list[int] = []
+        async with consume(topic, runtime, limit=101) as deliveries:
+            async for delivery in deliveries:
+                got.append(delivery.value)
+                if len(got) == 100:
+                    asyncio.get_running_loop().call_later(0.05, push, topic, 1, 5, 100)
+                    asyncio.get_running_loop().call_later(0.1, runtime.tide)
+        return got
+
+    async def both() -> list[int]:
+        nonlocal ticks
+        work = asyncio.create_task(consume_all())
+        while not work.done():
+            ticks += 1
+            await asyncio.sleep(0.005)
+        return await work
+
+    assert sorted(asyncio.run(both())) == list(range(101))
+    assert ticks >= 5
+    assert left(topic) == []
+
+
+def test_a_cancelled_async_loop_ends_and_loses_nothing(
+    topic: Topic[Any], runtime: SingleOwner
+) -> None:
+    push(topic, 10)
+    got: list[int] = []
+
+    async def consume_until_cancelled() -> None:
+        async with consume(topic, runtime) as deliveries:
+            async for delivery in deliveries:
+                got.append(delivery.value)
+
+    async def cancelling() -> None:
+        work = asyncio.create_task(consume_until_cancelled())
+        while len(got) < 10:
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(0.02)
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+
+    asyncio.run(cancelling())
+    assert runtime.left
+    assert left(topic) == []
+
+
+def test_async_batches_give_the_same_as_others(topic: Topic[Any], runtime: SingleOwner) -> None:
+    push(topic, 100)
+
+    async def count() -> int:
+        async with consume(topic, runtime, until="end", batch_size=7) as deliveries:
+            return sum([batch.num_rows async for batch in deliveries.batches()])
+
+    assert asyncio.run(count()) == 100
+    assert left(topic) == []
+
+
+def test_async_batches_without_a_block_leave_the_group_at_their_end(
+    topic: Topic[Any], runtime: SingleOwner
+) -> None:
+    push(topic, 10)
+
+    async def count() -> int:
+        batches = consume(topic, runtime, until="end").batches()
+        return sum([batch.num_rows async for batch in batches])
+
+    assert asyncio.run(count()) == 10
+    assert runtime.left
+    assert left(topic) == []
+
+
+def test_cancelled_async_batches_end_and_lose_nothing(
+    topic: Topic[Any], runtime: SingleOwner
+) -> None:
+    push(topic, 10)
+    rows = 0
+
+    async def consume_until_cancelled() -> None:
+        nonlocal rows
+        async for batch in consume(topic, runtime).batches():
+            rows += batch.num_rows
+
+    async def cancelling() -> None:
+        work = asyncio.create_task(consume_until_cancelled())
+        while rows < 10 or left(topic):
+            assert runtime.session is None or not work.done()
+            if runtime.session is not None:
+                await asyncio.to_thread(runtime.session.save)
+            await asyncio.sleep(0.005)
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+
+    asyncio.run(cancelling())
+    until(lambda: runtime.left)
+    assert left(topic) == []
+
+
+def test_a_cancelled_async_loop_leaves_no_thread_behind_while_its_block_goes_on(
+    topic: Topic[Any], runtime: SingleOwner
+) -> None:
+    def threads() -> list[str]:
+        return [each.name for each in threading.enumerate() if "tailrace deliveries" in each.name]
+
+    async def first_of(deliveries: Deliveries[Any]) -> Delivery[Any]:
+        return await anext(aiter(deliveries))
+
+    async def cancelling() -> None:
+        async with consume(topic, runtime) as deliveries:
+            work = asyncio.create_task(first_of(deliveries))
+            while not runtime.awaited:
+                await asyncio.sleep(0.005)
+            assert threads()
+            work.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await work
+            await asyncio.to_thread(until, lambda: not threads(), within_s=10)
+
+    asyncio.run(cancelling())

@@ -1,0 +1,235 @@
+"""Skips: the one message that they pass over, whose unit is fenced, and what is left half done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tailrace.backend.contract import Backend, Transaction
+from tailrace.errors import DeliveryFailed, Fenced, InvalidValue, OutOfRange, UnknownGroup
+from tailrace.group.definition import consumer_name, read_group
+from tailrace.group.deliveries import Deliveries
+from tailrace.group.delivery import Delivery
+from tailrace.group.events import GrantsRefused
+from tailrace.group.opening import open_group
+from tailrace.group.seeking import (
+    Order,
+    find_seek,
+    finish_pending,
+    finishing,
+    pending_change,
+)
+from tailrace.group.sending import plan_skip, seek, skip
+from tailrace.group.starting import Placement
+from tailrace.group.streams import BasisReader, read_basis
+from tailrace.group.unit import UnitState
+from tailrace.hub import Hub
+from tailrace.message import Partition, Position
+from tailrace.testing import ManualClock, MemoryBackend
+from tailrace.topic.ledger import Progress
+from tailrace.topic.topic import Topic
+from tailrace.topic.view import find
+from tests.unit.group_store.consuming import GROUP, ack, grant, lead, marks, owner, units_in
+
+STEPS = 6
+"""How often `finishing` is entered until it is through."""
+
+
+@pytest.fixture
+def orders(hub: Hub, backend: Backend, clock: ManualClock) -> Topic[Any]:
+    """2 partitions with 10 messages each, of which the group has done none."""
+    topic = hub.create_topic("orders", partitions=2)
+    fill(topic)
+    open_group(backend, GROUP, "orders", "earliest", clock)
+    return topic
+
+
+def fill(topic: Topic[Any]) -> None:
+    for number in range(topic.storage_topics[0].partitions):
+        topic.push_many([(key_of(topic, number), i) for i in range(10)])
+
+
+def key_of(topic: Topic[Any], partition: int) -> str:
+    """A key whose messages go to a partition."""
+    return next(key for key in map(str, range(100)) if topic.route(key) == partition)
+
+
+def offsets(topic: Topic[Any], number: int) -> list[int]:
+    """The offsets of the messages of a partition, which may have gaps."""
+    return [at for batch in topic.batches(0, number) for at in batch["offset"].to_numpy().tolist()]
+
+
+def holes(backend: Backend, unit: str) -> list[int]:
+    """The offsets below 1,000 that are not acknowledged."""
+    progress = Progress.load(backend.table, consumer_name(GROUP), Partition.parse(unit))
+    return [offset for start, end in progress.holes(1000) for offset in range(start, end)]
+
+
+def leave_pending(backend: Backend, offset: int) -> None:
+    """The first step of a skip in `orders/0.0` whose operator then dies."""
+    stored = find(backend, "orders")
+    assert stored is not None
+    placement = Placement(False, {}, {(0, 0): offset})
+    order = Order(stored, find_seek(backend, GROUP, "orders"), "a skip", placement)
+    version = read_group(backend, GROUP).version
+    backend.store.commit(pending_change(backend, GROUP, version, {"orders": order}))
+
+
+def test_a_skip_acknowledges_that_message_and_nothing_else(
+    backend: Backend, orders: Topic[Any]
+) -> None:
+    at = offsets(orders, 0)
+    ack(backend, "orders/0.0", 0, at[1])
+    before = holes(backend, "orders/0.0"), holes(backend, "orders/0.1")
+    assert plan_skip(backend, GROUP, Position("orders", 0, 0, at[4]))
+    assert (holes(backend, "orders/0.0"), holes(backend, "orders/0.1")) == before
+    assert skip(backend, GROUP, Position("orders", 0, 0, at[4]))
+    assert holes(backend, "orders/0.0") == [offset for offset in before[0] if offset != at[4]]
+    assert holes(backend, "orders/0.1") == before[1]
+    assert skip(backend, GROUP, Position("orders", 0, 0, at[1]))
+    assert marks(backend, "orders/0.0")[0] == at[1] + 1
+
+
+def test_what_is_acknowledged_is_not_skipped(backend: Backend, orders: Topic[Any]) -> None:
+    first, second = (Position("orders", 0, 0, offset) for offset in offsets(orders, 0)[:2])
+    ack(backend, "orders/0.0", 0, first.offset + 1)
+    before = find_seek(backend, GROUP, "orders")
+    assert not plan_skip(backend, GROUP, first)
+    assert not skip(backend, GROUP, first)
+    assert find_seek(backend, GROUP, "orders") == before
+    assert skip(backend, GROUP, second)
+    assert not skip(backend, GROUP, second)
+
+
+@pytest.mark.parametrize(
+    ("position", "error"),
+    [
+        ("orders/0.0@10000000000000", OutOfRange),
+        ("orders/0.9@0", InvalidValue),
+        ("orders/7.0@0", InvalidValue),
+        ("returns/0.0@0", InvalidValue),
+    ],
+)
+def test_a_position_that_is_none_of_the_groups_skips_nothing(
+    backend: Backend, orders: Topic[Any], position: str, error: type[Exception]
+) -> None:
+    before = find_seek(backend, GROUP, "orders")
+    for do in (plan_skip, skip):
+        with pytest.raises(error):
+            do(backend, GROUP, Position.parse(position))
+    assert find_seek(backend, GROUP, "orders") == before
+    with pytest.raises(UnknownGroup):
+        skip(backend, "biling", Position("orders", 0, 0, 0))
+
+
+def test_a_skip_fences_the_owner_of_that_unit_alone_and_shows_whom_to_tell(
+    backend: Backend, orders: Topic[Any]
+) -> None:
+    leader = lead(backend)
+    first, other = (owner(backend, leader, f"orders/0.{number}") for number in range(2))
+    basis = read_basis(backend, GROUP)
+    skip(backend, GROUP, Position("orders", 0, 0, offsets(orders, 0)[0]))
+    with pytest.raises(Fenced):
+        backend.commit(Transaction(fence=first))
+    backend.commit(Transaction(fence=other))
+    assert grant(backend, leader, "orders/0.0", basis) == GrantsRefused(GROUP, 1, deposed=False)
+    assert {each.unit: each.fenced for each in lead(backend).grants} == {
+        "orders/0.0": True,
+        "orders/0.1": False,
+    }
+
+
+def test_while_a_skip_is_pending_its_unit_waits_alone_and_the_reader_finishes_it(
+    backend: Backend, orders: Topic[Any]
+) -> None:
+    at = offsets(orders, 0)[0]
+    leave_pending(backend, at)
+    assert units_in(backend, UnitState.WAITING) == {"orders/0.0"}
+    assert units_in(backend, UnitState.OPEN) == {"orders/0.1"}
+    basis = BasisReader(backend, GROUP).read()
+    assert {unit.state for unit in basis.units} == {UnitState.OPEN}
+    assert at not in holes(backend, "orders/0.0")
+    assert not finish_pending(backend, GROUP, "orders")
+
+
+@pytest.mark.parametrize("steps", range(STEPS))
+def test_a_skip_that_is_cut_short_anywhere_is_finished_by_the_next_change(
+    backend: Backend, orders: Topic[Any], steps: int
+) -> None:
+    one, other = offsets(orders, 0)[0], offsets(orders, 1)[3]
+    leave_pending(backend, one)
+    cut_short = finishing(backend, GROUP, "orders")
+    for _ in range(steps):
+        next(cut_short)
+    skip(backend, GROUP, Position("orders", 0, 1, other))
+    assert one not in holes(backend, "orders/0.0")
+    assert other not in holes(backend, "orders/0.1")
+    seek(backend, GROUP, "earliest")
+    list(cut_short)
+    assert one in holes(backend, "orders/0.0"), "it came late, and wrote all the same"
+
+
+def test_one_that_comes_late_to_finish_a_skip_loses_nothing_that_came_after(
+    clock: ManualClock,
+) -> None:
+    backend = MemoryBackend()
+    fill(Hub.from_backend(backend).create_topic("orders", partitions=1))
+    open_group(backend, GROUP, "orders", "earliest", clock)
+    for pause in range(STEPS):
+        leave_pending(backend, 4)
+        late = finishing(backend, GROUP, "orders")
+        for _ in range(pause):
+            next(late)
+        finish_pending(backend, GROUP, "orders")
+        fence = owner(backend, lead(backend), "orders/0.0")
+        ack(backend, "orders/0.0", 0, 2, fence)
+        ack(backend, "orders/0.0", 6, 8, fence)
+        list(late)
+        assert [hole for hole in holes(backend, "orders/0.0") if hole < 10] == [2, 3, 5, 8, 9]
+        ack(backend, "orders/0.0", 8, 9, fence)
+        seek(backend, GROUP, "earliest")
+
+
+def test_after_a_skip_a_blocked_key_goes_on_and_other_partitions_notice_nothing(
+    hub: Hub, orders: Topic[Any]
+) -> None:
+    group = hub.group(GROUP)
+    bad, other = key_of(orders, 0), key_of(orders, 1)
+    taken: dict[str | None, list[int]] = {bad: [], other: []}
+    kept: list[Delivery[Any]] = []
+
+    def consume(deliveries: Deliveries[Any]) -> None:
+        """Give a message of the one key back, keep the first of the other in hand."""
+        for delivery in deliveries:
+            taken[delivery.key].append(delivery.value)
+            if delivery.key == other:
+                kept.append(delivery)
+            elif delivery.value == 3:
+                delivery.nack()
+            else:
+                delivery.ack(wait=True)
+            if taken[bad][-1:] == [9]:
+                return
+
+    def epochs() -> dict[str, int | None]:
+        return {stream.partition: stream.epoch for stream in group.describe().streams}
+
+    with hub.tail("orders", group=GROUP, ack="manual", attempts=1) as deliveries:
+        with pytest.raises(DeliveryFailed) as failed:
+            consume(deliveries)
+        before = epochs()
+        assert group.skip(failed.value.position, reason="it cannot be done")
+        consume(deliveries)
+        after = epochs()
+        for delivery in kept:
+            delivery.ack(wait=True)
+    assert taken[bad] == list(range(10))
+    assert after["orders/0.1"] == before["orders/0.1"]
+    assert after["orders/0.0"] != before["orders/0.0"]
+    with hub.tail("orders", group=GROUP, until="end") as deliveries:
+        taken[other] += [delivery.value for delivery in deliveries]
+    assert taken[other] == list(range(10))
+    [line] = [line for line in group.history() if line.what == "skip"]
+    assert line.why == f"{failed.value.position}: it cannot be done"
+    assert not group.skip(failed.value.position, reason="once more")
