@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from typing import Any, NoReturn
+from collections.abc import Iterable
 
 import pytest
 
-import tailrace
-from tailrace.backend.contract import Backend, Change, Entry
-from tailrace.backend.embedded import EmbeddedBackend
+from tailrace.backend.contract import Change, Entry
 from tailrace.clock import SystemClock
-from tailrace.errors import BackendUnavailable, HubClosed, UnknownGroup, UnknownTopic
+from tailrace.errors import UnknownGroup, UnknownTopic
 from tailrace.group.actions import (
     Action,
     Beat,
-    CommitGrants,
     Departed,
     Drain,
     Drop,
     Elect,
     Install,
     Look,
-    NewGrant,
     Probe,
     ReadUnits,
     Record,
@@ -43,88 +32,20 @@ from tailrace.group.events import (
     Elected,
     Event,
     Gone,
-    GrantsUnknown,
     LeaderFound,
     Received,
     Stalled,
-    Subscribed,
     Tick,
     UnitsRead,
 )
 from tailrace.group.history import read_history
 from tailrace.group.messages import Ping
 from tailrace.group.opening import delete_group, open_group
-from tailrace.group.runtime import Runtime, join
-from tailrace.group.times import Times
 from tailrace.group.unit import LeaderEntry
-from tailrace.hub import Hub
 from tailrace.message import Partition
-from tests.contract.backends import open_backend
-from tests.integration.processes import ended_well, fork
-from tests.unit.group.scripted import Consumer, Scripted
+from tests.unit.group.runtime.scene import SUBSCRIBED, Scene
+from tests.unit.group.runtime.scripted import Consumer
 from tests.waiting import until
-
-SUBSCRIBED = Subscribed("s1", "billing", 5.0)
-
-
-class Scene:
-    """A runtime with a scripted machine and one consumer."""
-
-    def __init__(self, backend: Backend) -> None:
-        self.backend = backend
-        self.hub = Hub.from_backend(backend)
-        self.orders = self.hub.create_topic("orders", bytes, partitions=2, exist_ok=True)
-        open_group(backend, "billing", "orders", "earliest", SystemClock())
-        self.machine = Scripted()
-        self.consumer = Consumer()
-        self.runtime = Runtime(backend, Times(), 0.01, machine=self._machine)
-        self.runtime.add(self.consumer)
-
-    def _machine(self, process: str, times: Times) -> Scripted:
-        self.machine.process = process
-        return self.machine
-
-    def do(self, *actions: Action) -> None:
-        """Have the machine want something."""
-        self.machine.answer = lambda event: actions if event == SUBSCRIBED else ()
-        self.runtime.tell(SUBSCRIBED)
-
-    def event(self, kind: type[Event]) -> Event:
-        """Wait for the first event of a kind."""
-        until(lambda: self.machine.of(kind), f"no {kind.__name__}")
-        found: Event = self.machine.of(kind)[0]
-        return found
-
-    def end(self) -> None:
-        self.runtime.close(HubClosed("the test is over"))
-
-
-@pytest.fixture(params=["memory", "embedded-none"])
-def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
-    backend = open_backend(request.param, tmp_path / "hub")
-    files, threads = _open_files(), set(threading.enumerate())
-    scene = Scene(backend)
-    yield scene
-    scene.end()
-    assert set(threading.enumerate()) <= threads
-    backend.close()
-    assert _open_files() <= files
-    assert not list((tmp_path / "hub").glob("hub.sockets/*"))
-    assert not list((tmp_path / "hub").glob("hub.holds/*"))
-
-
-@pytest.fixture
-def embedded(tmp_path: Path) -> Iterator[EmbeddedBackend]:
-    backend = EmbeddedBackend.open(tmp_path / "hub", sync="none")
-    yield backend
-    backend.close()
-
-
-def _open_files() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
-# What the machine wants done.
 
 
 def test_a_session_is_told_what_it_owns_by_the_loop(scene: Scene) -> None:
@@ -391,211 +312,3 @@ def test_sessions_of_a_topic_that_is_deleted_fail_and_those_of_a_filter_do_not(
     scene.do(Look("billing"))
     scene.event(LeaderFound)
     assert other.error is None
-
-
-# Troubles.
-
-
-def _raise(*_: object) -> NoReturn:
-    raise ZeroDivisionError("unexpected")
-
-
-def _break_loop(scene: Scene, _: pytest.MonkeyPatch) -> None:
-    scene.machine.answer = _raise
-    scene.runtime.tell(SUBSCRIBED)
-
-
-def _break_worker(scene: Scene, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("tailrace.group.grants.look", _raise)
-    scene.do(Look("billing"))
-
-
-def _break_tide(scene: Scene, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(type(scene.backend.store), "watch", _raise)
-    scene.do(Beat(0.0))
-
-
-def _break_saving(scene: Scene, _: pytest.MonkeyPatch) -> None:
-    scene.consumer.saves = _raise
-    scene.runtime.save_soon("s1")
-
-
-@pytest.mark.parametrize("fault", [_break_loop, _break_worker, _break_tide, _break_saving])
-def test_what_nobody_expected_in_a_thread_fails_every_session_and_ends_all_threads(
-    scene: Scene,
-    fault: Callable[[Scene, pytest.MonkeyPatch], None],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    other = Consumer("s2", "other")
-    scene.runtime.add(other)
-    fault(scene, monkeypatch)
-    until(lambda: scene.consumer.error and other.error)
-    for error in (scene.consumer.error, other.error):
-        assert isinstance(error, ZeroDivisionError)
-    with pytest.raises(ZeroDivisionError):
-        scene.runtime.until("s1")
-    assert "consuming in groups failed" in caplog.text
-    until(lambda: not _threads())
-    assert scene.backend.beats(f"process/{scene.machine.process}") is None
-    late = Consumer("s3")
-    scene.runtime.add(late)
-    assert isinstance(late.error, ZeroDivisionError)
-
-
-def test_a_hub_that_is_closed_underneath_is_said_to_be_closed(tmp_path: Path) -> None:
-    backend = EmbeddedBackend.open(tmp_path, sync="none")
-    scene = Scene(backend)
-    backend.close()
-    scene.do(Look("billing"))
-    until(lambda: isinstance(scene.consumer.error, HubClosed))
-    scene.end()
-
-
-class _Failing:
-    """A method of a backend that fails until it is repaired."""
-
-    def __init__(self, patch: pytest.MonkeyPatch, owner: object, name: str) -> None:
-        self._call = getattr(owner, name)
-        self.error: Exception | None = BackendUnavailable("the disk is away")
-        self.tries = 0
-        patch.setattr(owner, name, self)
-
-    def __call__(self, *arguments: Any) -> Any:
-        self.tries += 1
-        if self.error is not None:
-            raise self.error
-        return self._call(*arguments)
-
-
-def test_a_store_that_fails_is_said_once_and_tried_again(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    failing = _Failing(monkeypatch, scene.backend.store, "commit")
-    scene.do(Record("billing", "joined"), *(Elect("billing", 0) for _ in range(10)))
-    until(lambda: failing.tries >= 10)
-    failing.error = None
-    until(lambda: read_history(scene.backend, "billing"), "history is lost")
-    assert scene.consumer.error is None
-    assert caplog.text.count("the store of the hub does not work") == 1
-    assert not scene.machine.of(Elected)
-
-
-def test_a_commit_of_grants_that_fails_is_said_to_be_uncertain(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _Failing(monkeypatch, scene.backend.store, "commit")
-    scene.do(CommitGrants("billing", 3, 1, (), (NewGrant("orders/0.0", "b", "p", 0),), ()))
-    assert scene.event(GrantsUnknown) == GrantsUnknown("billing", 3)
-
-
-def test_a_look_at_a_process_that_fails_says_nothing_about_it(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with scene.backend.hold("process/p", "another"):
-        failing = _Failing(monkeypatch, scene.runtime._loop, "_look")
-        scene.do(Probe("p"), Look("billing"))
-        scene.event(LeaderFound)
-        assert failing.tries == 1
-        assert not scene.machine.of(Gone)
-
-
-# Beginning and ending.
-
-
-def _join(backend: Backend, consumer: Consumer) -> Runtime:
-    return join(backend, consumer, Times(), 0.01)
-
-
-def test_sessions_of_a_hub_share_a_runtime_that_ends_with_the_last(
-    embedded: EmbeddedBackend,
-) -> None:
-    one = _join(embedded, Consumer("s1"))
-    assert _join(embedded, Consumer("s2")) is one
-    one.leave("s1")
-    assert one.until("s2") == float("-inf")
-    one.leave("s2")
-    assert embedded.beats(f"process/{one.process}") is None
-    with pytest.raises(HubClosed):
-        one.until("s2")
-    other = _join(embedded, Consumer("s3"))
-    assert other.process != one.process
-    other.leave("s3")
-
-
-def test_closing_the_hub_ends_what_consumes_in_it(tmp_path: Path) -> None:
-    hub = tailrace.open(tmp_path / "hub", sync="none")
-    consumer = Consumer()
-    runtime = _join(hub.backend, consumer)
-    hub.close()
-    assert isinstance(consumer.error, HubClosed)
-    assert not _threads()
-    runtime.leave("s1")
-    assert not list((tmp_path / "hub" / "hub.sockets").iterdir())
-
-
-def test_what_a_killed_process_left_is_removed_by_the_next(
-    embedded: EmbeddedBackend, tmp_path: Path
-) -> None:
-    def die() -> None:
-        _join(embedded, Consumer())
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    assert not ended_well(fork(die))
-    sockets, holds = tmp_path / "hub" / "hub.sockets", tmp_path / "hub" / "hub.holds"
-    assert len(list(sockets.iterdir())) == len(list(holds.iterdir())) == 1
-    runtime = _join(embedded, Consumer())
-    assert [path.stem for path in sockets.iterdir()] == [runtime.process]
-    assert [path.stem for path in holds.iterdir()] == [f"process%2F{runtime.process}"]
-    runtime.leave("s1")
-
-
-def test_a_forked_child_begins_anew_and_leaves_its_parent_alone(
-    embedded: EmbeddedBackend,
-) -> None:
-    parent = _join(embedded, Consumer())
-
-    def consume() -> None:
-        with pytest.raises(HubClosed, match="fork"):
-            parent.until("s1")
-        parent.tell(SUBSCRIBED)
-        parent.leave("s1")
-        child = _join(embedded, Consumer("s2"))
-        assert child.process != parent.process
-        assert embedded.beats(f"process/{parent.process}") is not None
-        child.leave("s2")
-
-    for _ in range(3):
-        assert ended_well(fork(consume))
-    assert parent.until("s1") == float("-inf")
-    parent.leave("s1")
-
-
-def test_a_program_that_just_ends_leaves_nothing_behind(tmp_path: Path) -> None:
-    program = (
-        "import sys, tailrace; from tailrace.group.runtime import join;"
-        "from tailrace.group.times import Times; from tests.unit.group.scripted import Consumer;"
-        "join(tailrace.open(sys.argv[1], sync='none').backend, Consumer(), Times(), 1.0)"
-    )
-    subprocess.run([sys.executable, "-c", program, tmp_path / "hub"], check=True, timeout=60)
-    assert not list((tmp_path / "hub" / "hub.sockets").iterdir())
-    assert not list((tmp_path / "hub" / "hub.holds").iterdir())
-
-
-def test_two_processes_hear_each_other_and_of_each_others_end(tmp_path: Path) -> None:
-    backends = [EmbeddedBackend.open(tmp_path / "hub", sync="none") for _ in range(2)]
-    one, other = map(Scene, backends)
-    one.do(Send(other.machine.process, Ping(7, 0)))
-    assert other.event(Received) == Received(one.machine.process, Ping(7, 0))
-    one.end()
-    ended = time.monotonic()
-    assert other.event(Gone) == Gone(one.machine.process)
-    assert time.monotonic() - ended < 1.0
-    other.end()
-    for backend in backends:
-        backend.close()
-
-
-def _threads() -> list[str]:
-    return [each.name for each in threading.enumerate() if each.name.startswith("tailrace ")]

@@ -1,0 +1,39 @@
+"""A runtime that leaves nothing behind, and a hub."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tailrace.backend.embedded import EmbeddedBackend
+from tests.contract.backends import open_backend
+from tests.unit.group.runtime.scene import Scene
+
+
+@pytest.fixture(params=["memory", "embedded-none"])
+def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
+    backend = open_backend(request.param, tmp_path / "hub")
+    files, threads = _open_files(), set(threading.enumerate())
+    scene = Scene(backend)
+    yield scene
+    scene.end()
+    assert set(threading.enumerate()) <= threads
+    backend.close()
+    assert _open_files() <= files
+    assert not list((tmp_path / "hub").glob("hub.sockets/*"))
+    assert not list((tmp_path / "hub").glob("hub.holds/*"))
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> Iterator[EmbeddedBackend]:
+    backend = EmbeddedBackend.open(tmp_path / "hub", sync="none")
+    yield backend
+    backend.close()
+
+
+def _open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
