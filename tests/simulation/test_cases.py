@@ -10,6 +10,7 @@ from tailrace.group.events import Received
 from tailrace.group.messages import (
     Grant,
     Invalidate,
+    Ping,
     Revoke,
     Revoked,
     RevokeFinished,
@@ -63,8 +64,8 @@ def recorded(world: GroupWorld, what: str) -> int:
 
 
 def orders(count: int) -> list[tuple[str, int]]:
-    """Numbers, of eight keys in turn."""
-    return [(f"k{number % 8}", number) for number in range(count)]
+    """Numbers, of eight keys in turn, which reach each of four partitions."""
+    return [(f"key{number % 8}", number) for number in range(count)]
 
 
 def push_all(world: GroupWorld, count: int) -> None:
@@ -229,6 +230,24 @@ def test_a_leader_that_was_stopped_for_ten_seconds_frees_nobody_by_mistake_when_
     world.settle()
 
 
+def test_processes_that_were_all_stopped_for_ten_seconds_take_nobody_for_dead() -> None:
+    """As on a machine that was asleep; the pings of the others come late."""
+    world, consumers = a_group("abc", partitions=6)
+    leader = leader_of(world)
+    before = [consumer.units for consumer in consumers]
+    for process in world.processes.values():
+        process.pause(10)
+    late = world.network.hold(Ping)
+    world.run(10.5)
+    late.release()
+    world.run(5)
+    assert leader_of(world) is leader
+    assert recorded(world, "left") == 0
+    assert [consumer.units for consumer in consumers] == before
+    push_all(world, 20)
+    world.settle()
+
+
 def test_a_process_that_was_paused_for_thirty_seconds_wakes_in_mid_batch() -> None:
     world = GroupWorld(1)
     world.topic("orders", partitions=4)
@@ -281,20 +300,42 @@ def test_a_handler_of_thirty_seconds_is_revoked_and_its_owner_keeps_its_other_un
     world = GroupWorld(1)
     world.topic("orders", partitions=4)
     slow = world.process("a").consumer(
-        "billing", "orders", takes_s=30.0, concurrency=1, revoke_timeout_s=2.0
+        "billing", "orders", takes_s=30.0, concurrency=40, revoke_timeout_s=2.0
     )
     world.run_until(lambda: len(slow.units) == 4, within_s=5)
-    push_all(world, 16)
-    world.run(1)
+    assert slow.session is not None
+    before = slow.session.units
+    for number in range(40):
+        world.push("orders", number, key=f"k{number}")
+    world.run(1)  # some of each unit are in hand
     quick = world.process("b").consumer("billing", "orders")
-    world.run_until(lambda: len(quick.units) == 2, within_s=5)
+    took_s = world.run_until(lambda: len(quick.units) == 2, within_s=5)
+    assert took_s >= 2.0
     assert len(slow.units) == 2
+    assert slow.session.units.items() <= before.items()
     assert recorded(world, "left") == 0
-    for process in world.processes.values():
-        for consumer in process.consumers_of("billing"):
-            if consumer is slow:
-                world.at(world.now + 40, consumer.leave)
+    world.at(world.now + 40, slow.leave)
     world.settle(within_s=200)
+
+
+def test_an_owner_that_cannot_be_told_to_let_go_hands_out_nothing_once_another_has_it() -> None:
+    """It is reached by the answers to its pings, and not by what takes the unit away."""
+    world = GroupWorld(1)
+    world.topic("orders", partitions=2)
+    deaf = world.process("a").consumer("billing", "orders", revoke_timeout_s=2.0)
+    world.run_until(lambda: len(deaf.units) == 2, within_s=5)
+    lost = world.network.drop((Revoke, Revoked))
+    # All of the unit that it keeps: so no refused commit tells it.
+    world.produce("orders", [("k0", number) for number in range(200)], every_s=0.1)
+    newcomer = world.process("b").consumer("billing", "orders")
+    took_s = world.run_until(lambda: len(newcomer.units) == 1, within_s=10)
+    assert took_s >= 2.0 + TIMES.free_s
+    world.run(5)  # no two may hand out of one unit: checked at every step
+    assert deaf.units == ["orders/0.0", "orders/0.1"]
+    lost.end()
+    world.run_until(lambda: len(deaf.units) == 1, within_s=3)
+    assert recorded(world, "left") == 0
+    world.settle()
 
 
 def test_two_hundred_subscriptions_and_unsubscriptions_in_two_seconds() -> None:
@@ -352,4 +393,14 @@ def test_a_new_leader_adopts_what_is_granted_without_revoking_or_resetting_anyth
         assert consumer.session is not None
         assert units.items() <= consumer.session.units.items()
     old.start()
+    world.settle()
+
+
+def test_what_follows_is_consumed_as_soon_as_all_that_it_follows_is_finished() -> None:
+    world, _ = a_group("ab", partitions=2)
+    push_all(world, 40)
+    world.scale("orders", 4)
+    push_all(world, 40)
+    assert world.run_until(lambda: world.consumed("billing"), within_s=30) < 3
+    assert TIMES.refresh_s > 3  # it did not have to wait for that
     world.settle()

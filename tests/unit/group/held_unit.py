@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tailrace.backend.contract import Transaction
 from tailrace.group.chunk import Chunk
-from tailrace.group.holding import Holding
+from tailrace.group.holding import BYTES_MAX, Holding
 from tailrace.group.offer import Offer
 from tailrace.group.reach import read_reach
 from tailrace.message import Partition
@@ -23,8 +23,16 @@ def records(count: int, keys: int = 3) -> Records:
 class Unit:
     """A log of one partition, the table of its group, and whoever owns it now."""
 
-    def __init__(self, log: Records, end: int | None = None, *, records_max: int = 100) -> None:
+    def __init__(
+        self,
+        log: Records,
+        end: int | None = None,
+        *,
+        records_max: int = 100,
+        bytes_max: int = BYTES_MAX,
+    ) -> None:
         self.log = log
+        self.bytes_max = bytes_max
         self.end = log[-1][0] + 1 if end is None else end
         self.records_max = records_max
         self.backend = MemoryBackend()
@@ -41,6 +49,7 @@ class Unit:
             group="billing",
             attempts=self.attempts,
             records_max=self.records_max,
+            bytes_max=self.bytes_max,
             reach=read_reach(table, "billing", str(WHERE)),
             end=self.end,
         )

@@ -106,8 +106,9 @@ def test_to_acknowledge_a_failed_message_is_to_pass_over_it() -> None:
     assert unit.holding.finished
 
 
-def test_what_is_held_back_is_bounded() -> None:
-    unit = Unit([(offset, b"hot") for offset in range(50)], records_max=10)
+@pytest.mark.parametrize("bound", ["records_max", "bytes_max"])
+def test_what_is_held_back_is_bounded(bound: str) -> None:
+    unit = Unit([(offset, b"hot") for offset in range(50)], **{bound: 10})  # of a byte each
     assert taken(unit, 1) == [0]
     assert unit.take() is None
     assert not unit.holding.wants

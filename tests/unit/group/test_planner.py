@@ -96,3 +96,16 @@ def test_a_thousand_units_over_a_hundred_borrowers_are_planned_at_once() -> None
     moves = plan(loads, borrowers, {})
     assert time.process_time() - began < 0.05
     assert len(moves.granted) == 1000
+
+
+def test_a_free_unit_goes_to_whoever_has_least_to_do() -> None:
+    loads = {"u1": 100, "u2": 1, "u3": 50, "u4": 10}
+    moves = plan(loads, ["a", "b"], {"u1": "a", "u2": "b"})
+    assert moves.granted == (("u3", "b"), ("u4", "a"))
+
+
+def test_ties_go_by_name_in_whatever_order_borrowers_came() -> None:
+    loads = dict.fromkeys(("u1", "u2", "u3"), 0)
+    assert plan(loads, ["b", "a"], {}) == plan(loads, ["a", "b"], {})
+    owners = {"u1": "a", "u2": "b"}
+    assert plan(loads, ["b", "a"], owners).granted == (("u3", "a"),)

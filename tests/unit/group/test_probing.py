@@ -86,8 +86,12 @@ def test_the_time_around_a_look_that_fails_does_not_count(watched: Watched) -> N
     assert Stalled("p", 0.0) in watched.look_for(LEASE_S)
 
 
-def test_whoever_was_stopped_itself_does_not_take_the_other_for_stalled(watched: Watched) -> None:
-    watched.clock.advance(600)
+@pytest.mark.parametrize("stopped_s", [LEASE_S, 1.9 * LEASE_S, 600.0])
+def test_whoever_was_stopped_itself_does_not_take_the_other_for_stalled(
+    watched: Watched, stopped_s: float
+) -> None:
+    watched.look()
+    watched.clock.advance(stopped_s)
     assert watched.look() is None
     watched.beats = 1
     assert watched.look() is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import socket
@@ -60,6 +61,7 @@ class Party:
 def party(tmp_path: Path) -> Iterator[Party]:
     directory = tmp_path / "hub.sockets"
     party = Party(directory)
+    gc.collect()  # what earlier tests left is not closed meanwhile
     before = _open_files()
     yield party
     for each in party.sockets.values():

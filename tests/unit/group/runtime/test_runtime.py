@@ -41,6 +41,8 @@ from tailrace.group.events import (
 from tailrace.group.history import read_history
 from tailrace.group.messages import Ping
 from tailrace.group.opening import delete_group, open_group
+from tailrace.group.seeking import seek_key
+from tailrace.group.sending import seek
 from tailrace.group.unit import LeaderEntry
 from tailrace.message import Partition
 from tests.unit.group.runtime.scene import SUBSCRIBED, Scene
@@ -185,6 +187,23 @@ def test_the_units_of_what_is_led_are_read_again_when_a_topic_changes(scene: Sce
     until(
         lambda: any(len(read.basis.units) == 6 for read in scene.machine.of(UnitsRead)),
         "the new units are not read",
+    )
+    scene.machine.leads = []
+
+
+def test_the_units_of_what_is_led_are_read_again_when_the_group_is_sent_elsewhere(
+    scene: Scene,
+) -> None:
+    scene.machine.leads = ["billing"]
+    seek(scene.backend, "billing", "latest")
+    entry = scene.backend.store.get(seek_key("billing", "orders"))
+    assert entry is not None
+    until(
+        lambda: any(
+            (entry.key, entry.version) in read.basis.versions
+            for read in scene.machine.of(UnitsRead)
+        ),
+        "the units are not read after the seek",
     )
     scene.machine.leads = []
 

@@ -6,16 +6,16 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tailrace.backend.contract import Backend
 from tailrace.group.definition import consumer_name
 from tailrace.message import Partition
 from tailrace.topic.ledger import Progress
-from tests.unit.topic.faults import FaultyBackend
 
 UNIT = "orders/0.0"
 WHERE = Partition.parse(UNIT)
 
 
-def mark(backend: FaultyBackend, where: Partition = WHERE) -> int:
+def mark(backend: Backend, where: Partition = WHERE) -> int:
     return Progress.load(backend.table, consumer_name("billing"), where).mark
 
 

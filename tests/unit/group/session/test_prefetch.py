@@ -11,6 +11,7 @@ import pytest
 from tailrace.backend.contract import Backend
 from tailrace.group.deliveries import Deliveries
 from tailrace.hub import Hub
+from tailrace.message import Partition
 from tailrace.settings import HubSettings
 from tailrace.topic.topic import Topic
 from tests.contract.backends import open_backend
@@ -61,6 +62,25 @@ def test_many_units_with_large_batches_stay_within_the_bound_and_all_have_their_
             deliveries._session.rouse()  # a turn is over after each message
     assert set(left.values()) == {0}
     assert PREFETCH_BYTES / 2 < most < PREFETCH_BYTES + 1.1 * BATCH_BYTES
+
+
+def test_no_read_is_larger_than_all_that_may_be_read_ahead(
+    backend: Backend, runtime: SingleOwner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = Hub.from_backend(backend).create_topic("orders", partitions=4)
+    one_batch_each(topic, 4, RECORDS, "a")
+    asked: list[int] = []
+    read = backend.log.read
+
+    def reading(where: Partition, start: int, bytes_max: int, end: int | None = None) -> Any:
+        asked.append(bytes_max)
+        return read(where, start, bytes_max, end)
+
+    monkeypatch.setattr(backend.log, "read", reading)
+    settings = HubSettings.of(prefetch_bytes="4KiB")
+    with consume(topic, runtime, settings=settings, until="end") as deliveries:
+        assert len(list(deliveries)) == 4 * RECORDS
+    assert 0 < max(asked) <= 4096
 
 
 def test_units_that_stand_still_do_not_keep_others_from_reading(

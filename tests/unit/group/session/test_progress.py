@@ -8,6 +8,7 @@ import pytest
 
 from tailrace.backend.contract import Transaction
 from tailrace.errors import BackendUnavailable
+from tailrace.group.events import Drained, Event
 from tailrace.hub import Hub
 from tailrace.settings import HubSettings
 from tailrace.topic.topic import Topic
@@ -27,6 +28,29 @@ def test_what_was_acknowledged_is_committed_when_the_progress_thread_asks(
         runtime.session.save()
         assert mark(backend) == 3
         assert runtime.marks() == {UNIT: 3}
+
+
+class Listening(SingleOwner):
+    """Notes how far the ledger is at the instant at which it is told that a unit is drained."""
+
+    def __init__(self, backend: FaultyBackend) -> None:
+        super().__init__(backend)
+        self.marks_then: list[int] = []
+
+    def tell(self, event: Event) -> None:
+        if isinstance(event, Drained):
+            self.marks_then.append(mark(self.backend))
+        super().tell(event)
+
+
+def test_when_a_unit_is_said_to_be_drained_its_progress_is_durable_already(
+    topic: Topic[Any], backend: FaultyBackend
+) -> None:
+    runtime = Listening(backend)
+    push(topic, 10)
+    with consume(topic, runtime) as deliveries:
+        numbers(iter(deliveries), 10)
+    assert runtime.marks_then == [10]
 
 
 def test_a_backend_that_fails_for_a_while_loses_no_acknowledgement(
