@@ -11,7 +11,6 @@ from tailrace.backend.contract import Backend
 from tailrace.clock import Clock
 from tailrace.errors import HubClosed, UnknownGroup
 from tailrace.group.actions import (
-    CommitGrants,
     Elect,
     Look,
     ReadGrants,
@@ -19,7 +18,7 @@ from tailrace.group.actions import (
     Record,
 )
 from tailrace.group.carrying_out import StoreActions, Wanted
-from tailrace.group.events import Event, GrantsUnknown
+from tailrace.group.events import Event
 from tailrace.group.history import HistoryLine, append_history, line_of
 from tailrace.group.trouble import PASSING, Trouble
 
@@ -100,7 +99,8 @@ class Worker:
             except PASSING as error:
                 self._trouble.failed(error)
                 retry_s = _RETRY_S
-                self._give_up(action)
+                if isinstance(action, list):
+                    self._put_back(action)
             else:
                 self._trouble.worked()
 
@@ -134,9 +134,6 @@ class Worker:
             del self._actions[action]
             return action
 
-    def _give_up(self, action: Wanted | list[HistoryLine]) -> None:
-        if isinstance(action, list):
-            with self._changed:
-                self._lines[:0] = action[-LINES_MAX:]
-        elif isinstance(action, CommitGrants):
-            self._tell(GrantsUnknown(action.group, action.number))
+    def _put_back(self, lines: list[HistoryLine]) -> None:
+        with self._changed:
+            self._lines[:0] = lines[-LINES_MAX:]
