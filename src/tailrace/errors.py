@@ -215,14 +215,20 @@ class Sealed(Error, RuntimeError):
 
 
 class Fenced(Error, RuntimeError):
-    """Someone newer holds this name, so this owner may write no more."""
+    """Someone newer holds this name, so this owner may write no more. `current` is None where only
+    this is known: that it was let go of."""
 
-    def __init__(self, fence: str, epoch: int, current: int) -> None:
+    def __init__(self, fence: str, epoch: int, current: int | None) -> None:
         self.fence = fence
         self.epoch = epoch
         self.current = current
+        whose = (
+            f"let go of by its owner of epoch {epoch}"
+            if current is None
+            else f"held by a newer owner (epoch {current}, this one had {epoch})"
+        )
         super().__init__(
-            f"{fence} is held by a newer owner (epoch {current}, this one had {epoch})",
+            f"{fence} is {whose}",
             "nothing was written",
             "let the newer owner go on, or open the name again to take it over",
         )

@@ -72,7 +72,8 @@ class Hand(Generic[T]):
             yield delivery
             if auto and delivery.fate is None:
                 holding.done = row + 1
-            elif self._held is not delivery or not (holding.plain and holding.done > row):
+            # Whoever gives it back from another thread has the lanes first, and moves `done` then.
+            elif self._held is not delivery or not (holding.done > row and holding.plain):
                 return  # acknowledged by another iteration, or given back
         if first < end:
             self._held = None

@@ -239,6 +239,10 @@ class Holding(Stretch):
             self.failures.append(Offer(held.chunk, held.row, self._attempts))
         return again
 
+    def keeps(self, offset: int) -> bool:
+        """Whether a record was handed out and is not done, whatever becomes of it next."""
+        return self._lanes is not None and offset in self._lanes.held
+
     def release(self) -> None:
         """Give up what is in hand: nobody waits for what became of it. Only to end."""
         self.draining = self._released = True

@@ -28,7 +28,7 @@ class Iteration(Generic[R]):
 
     def __iter__(self) -> Iterator[R]:
         part = self._part
-        with part.alone(), nullcontext() if part.begun else part:
+        with part.alone(threading.get_ident()), nullcontext() if part.begun else part:
             while (owned := part.turn()) is not None:
                 yield from self._hand_out(owned)
 
@@ -37,7 +37,7 @@ class Iteration(Generic[R]):
         pool = ThreadPoolExecutor(1, "tailrace deliveries")
         part = self._part
         async with AsyncExitStack() as block:
-            block.enter_context(part.alone())
+            block.enter_context(part.alone(asyncio.current_task()))
             if not part.begun:
                 await block.enter_async_context(part)
             block.callback(pool.shutdown, wait=False)

@@ -157,6 +157,9 @@ class Leading:
     def lost(self, process: str, why: str, now: float) -> list[Action]:
         """The borrowers of a process are no more."""
         self._peers.pop(process, None)
+        for led in self._led.values():
+            for borrower in [name for name, heard in led.early.items() if heard.process == process]:
+                del led.early[borrower]
         return self._tell_all(lambda _: ProcessLost(process, why), now)
 
     def outlived(self, process: str, looked_at: float) -> None:

@@ -35,7 +35,7 @@ class LocalSession(Protocol):
     def departed(self) -> None:
         """What it asked for by `Unsubscribed` is done."""
 
-    def wake(self, partitions: Iterable[Partition] = ()) -> None:
+    def wake(self, partitions: Iterable[Partition]) -> None:
         """There is something in these partitions that it awaited."""
 
     def save(self) -> None:

@@ -7,6 +7,7 @@ process that died are still there; that nobody holds the process's name tells.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import cache
 from typing import Final, NamedTuple
 
 import msgspec
@@ -33,6 +34,9 @@ class _Entry(msgspec.Struct, frozen=True):
     since_ms: int
 
 
+_decode = msgspec.json.Decoder(_Entry).decode
+
+
 def enter(backend: Backend, group: str, session: str, process: str, now_ms: int) -> None:
     """Show a session, and no longer those of the group whose processes are dead."""
     dead = [member.session for member in members(backend, group) if member.owner is None]
@@ -50,14 +54,17 @@ def leave(backend: Backend, group: str, session: str) -> None:
 def members(backend: Backend, group: str) -> list[Presence]:
     """The sessions of a group, the longest there first."""
     prefix = members_prefix(group)
+
+    @cache
+    def owner(process: str) -> tuple[str | None, float]:
+        return backend.holder(HOLDS + process), backend.silent_s(HOLDS + process) or 0.0
+
     found = []
     for key, value, _ in backend.store.scan(prefix):
-        entry = msgspec.json.decode(value or b"", type=_Entry)
-        since = datetime.fromtimestamp(entry.since_ms / 1000, UTC)
-        owner = backend.holder(HOLDS + entry.process)
-        silent_s = backend.silent_s(HOLDS + entry.process) or 0.0
-        session = key.removeprefix(prefix)
-        found.append(Presence(session, entry.process, owner, since, silent_s))
+        process, since_ms = msgspec.structs.astuple(_decode(value or b""))
+        since = datetime.fromtimestamp(since_ms / 1000, UTC)
+        whose, silent_s = owner(process)
+        found.append(Presence(key.removeprefix(prefix), process, whose, since, silent_s))
     return sorted(found, key=lambda each: (each.since, each.session))
 
 

@@ -55,8 +55,8 @@ class Owned:
         """When to try again what the backend did not do."""
         self.held_bytes = 0
         """How much it counts for in the round."""
-        self.alarm_at = inf
-        """When the round is to have it again, at the latest."""
+        self.alarms: set[float] = set()
+        """When the round is to have it again, whatever happens until then."""
         self._share = share
         self._committing = threading.Lock()
         self._draining = False
@@ -91,7 +91,8 @@ class Owned:
             share.stir(self)
             share.news()
             if again is None:
-                return Fate.AGAIN if self.holding.draining else Fate.DONE
+                kept = self.holding.draining or self.holding.keeps(offset)
+                return Fate.AGAIN if kept else Fate.DONE
             return Fate.AGAIN if again else Fate.FAILED
 
     def rests(self, now: float) -> bool:
@@ -122,7 +123,8 @@ class Owned:
 
     def wake(self) -> None:
         """There may be more to read, and nobody watches over it any more. With the lock."""
-        self.dry, self._watched_at = False, None
+        self.dry = False
+        self.unwatch()
         self._share.stir(self)
 
     def watch(self) -> int | None:
@@ -135,6 +137,18 @@ class Owned:
             return None
         self._watched_at = holding.read_from
         return self._watched_at
+
+    def unwatch(self) -> None:
+        """Nobody watches over it. With the lock."""
+        self._watched_at = None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it has come to where it was to stop, whatever is behind that. With the lock."""
+        stops, holding = self._share.stops, self.holding
+        if stops is None or holding is None:
+            return False
+        return holding.read_from >= stops.get(self.partition, 0)
 
     @property
     def quiet(self) -> bool:
@@ -211,12 +225,11 @@ class Owned:
         """Feed what comes next in the log; if nothing does, it is dry."""
         share, holding = self._share, self.holding
         assert holding is not None
-        start = holding.read_from
-        stop = None if share.stops is None else share.stops.get(self.partition, 0)
-        if stop is not None and start >= stop:
+        if self.stopped:
             self.dry = True
             return
-        size = share.read_bytes
+        start, size = holding.read_from, share.read_bytes
+        stop = None if share.stops is None else share.stops.get(self.partition, 0)
         records, next_offset = share.backend.log.read(self.partition, start, size, stop)
         if next_offset == start:
             self.dry = True
@@ -235,8 +248,7 @@ class Owned:
         _, end, sealed = self._share.backend.log.bounds(self.partition)
         with self._share.lock:
             at = self.holding.read_from
-            stops = self._share.stops
-            if at < end and (stops is None or at < stops.get(self.partition, 0)):
+            if at < end and not self.stopped:
                 self.dry = False
                 self._share.stir(self)
             elif sealed and at >= end:
@@ -251,7 +263,7 @@ class Owned:
             with share.lock:
                 holding = self.holding
                 if self.gone:
-                    raise Fenced(*fence, self.epoch)
+                    raise Fenced(*fence, None)
                 if holding is None:
                     return
                 writes = holding.writes()

@@ -50,7 +50,8 @@ class Part:
         self._closed = False
         self._ends: Mapping[Partition, int] | None = None
         self._turning = threading.Lock()
-        self._iterations = self._iterator = self._process = 0
+        self._iterations = self._process = 0
+        self._iterator: object = None
         self._taken_in_at: float | None = None
         self._had_units = False
 
@@ -93,7 +94,8 @@ class Part:
         except asyncio.CancelledError as cancelled:
             # The thread goes on, and nobody else would leave the group.
             await asyncio.wait([entering])
-            await asyncio.to_thread(self.end, cancelled)
+            if entering.exception() is None:
+                await asyncio.to_thread(self.end, cancelled)
             raise
         return self
 
@@ -101,12 +103,11 @@ class Part:
         await asyncio.to_thread(self.end, error)
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """`Error` for a second thread: it would acknowledge what the first has in hand."""
-        thread = threading.get_ident()
-        if self._iterations and self._iterator != thread:
-            raise Error("another thread iterates this consumer", "open one for each thread")
-        self._iterator = thread
+    def alone(self, iterator: object) -> Iterator[None]:
+        """For one thread or task alone: another would acknowledge what that has in hand."""
+        if self._iterations and self._iterator != iterator:
+            raise Error("another thread or task iterates this consumer", "open one for each")
+        self._iterator = iterator
         self._iterations += 1
         try:
             yield

@@ -119,8 +119,8 @@ class Rota:
         if not owned.quiet:
             self._waiting.add(owned)
         due = owned.due(now)
-        if due < owned.alarm_at:
-            owned.alarm_at = due
+        if due < inf and due not in owned.alarms:
+            owned.alarms.add(due)
             heapq.heappush(self._alarms, (due, owned.name))
 
     def stir(self, owned: Owned) -> bool:
@@ -143,9 +143,9 @@ class Rota:
     def ring(self, now: float) -> None:
         """Bring back those whose time has come."""
         while self._alarms and self._alarms[0][0] <= now:
-            owned = self.units.get(heapq.heappop(self._alarms)[1])
-            if owned is not None:
-                owned.alarm_at = inf
+            due, name = heapq.heappop(self._alarms)
+            if (owned := self.units.get(name)) is not None:
+                owned.alarms.discard(due)
                 self.stir(owned)
 
     @property
@@ -167,10 +167,11 @@ class Rota:
             queue.move_to_end(owned)
         return owned
 
-    def take_ending(self) -> list[Owned]:
+    def take_ending(self, now: float) -> list[Owned]:
         """Those whose final progress is due; it is the caller's now."""
-        ending, self._ending = self._ending, set()
-        return list(ending)
+        ending = [owned for owned in self._ending if not owned.rests(now)]
+        self._ending.difference_update(ending)
+        return ending
 
     def take_unsaved(self) -> set[Owned]:
         """Those to be committed; that is the caller's now."""

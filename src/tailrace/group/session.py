@@ -99,12 +99,11 @@ class Session:
             self._departed = True
             self.share.news()
 
-    def wake(self, partitions: Iterable[Partition] = ()) -> None:
-        """There is more to read of these; without any, look at all."""
+    def wake(self, partitions: Iterable[Partition]) -> None:
+        """There is more to read of these."""
         with self.share.lock:
-            names = [str(partition) for partition in partitions] or list(self._rota.units)
-            for name in names:
-                owned = self._rota.units.get(name)
+            for partition in partitions:
+                owned = self._rota.units.get(str(partition))
                 if owned is not None:
                     owned.wake()
             self.share.news()
@@ -173,8 +172,9 @@ class Session:
     def commit(self) -> bool:
         """Commit all acknowledgements that can be, now; whether that was all."""
         with self.share.lock:
-            if self._turned is not None:  # it acknowledges without a word
-                self._rota.unsaved.add(self._turned)
+            turned = self._turned
+            if turned is not None and not turned.gone:  # it acknowledges without a word
+                self._rota.unsaved.add(turned)
         return self._tending.save()
 
     def stop(self) -> None:
@@ -206,7 +206,8 @@ class Session:
             self.share.news()
 
     def leave(self, *, release: bool) -> None:
-        """Leave the group, with everything that was done durable. Takes two seconds at most.
+        """Leave the group, with everything that was done durable, unless that cannot be had within
+        two seconds, and the time that a commit under way waits for the backend.
 
         What is in hand is given up: at once with `release`, else when nobody acknowledges it soon.
         """
@@ -215,7 +216,7 @@ class Session:
         give_up, deadline = now if release else now + _FINISH_S, now + _LEAVE_S
         self._end_turn()
         runtime.tell(Unsubscribed(self.id))
-        with contextlib.suppress(HubClosed):
+        try:
             while not self._departed and self._error is None and now < deadline:
                 with share.lock:
                     seen, now = share.version, share.clock.monotonic()
@@ -225,6 +226,14 @@ class Session:
                         give_up = deadline
                 self._tending.end()
                 self._sleep(seen, give_up)
+        except HubClosed:
+            pass
+        finally:
+            self._depart()
+
+    def _depart(self) -> None:
+        """Be gone, in whatever state things are."""
+        runtime, share = self._runs(), self.share
         if not self._departed:
             runtime.tell(Died(self.id))
         with share.lock:

@@ -25,11 +25,6 @@ class Stretch:
         self._counted = 0, 0
 
     @property
-    def handed_below(self) -> int:
-        """What is not acknowledged below this offset may have been in somebody's hands before."""
-        return self._account.handed_below
-
-    @property
     def read_from(self) -> int:
         """Where the next chunk is to begin."""
         return self.chunk.next_offset
@@ -42,7 +37,7 @@ class Stretch:
     def _begin(self, chunk: Chunk) -> None:
         """Go on with another chunk, but for what was acknowledged before."""
         self.chunk = self._account.without_done(chunk)
-        self.chunk.redelivered_below = self.handed_below
+        self.chunk.redelivered_below = self._account.handed_below
         self._pass_over(0)
 
     def _forget(self) -> None:

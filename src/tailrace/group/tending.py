@@ -46,6 +46,8 @@ class Tending:
                 now = share.clock.monotonic()
                 need = owned.need(now)
                 if need is Need.NOTHING:
+                    if owned.holding is not None:
+                        owned.holding.let_go()
                     share.rota.retire(owned, now)
                     break
                 share.rota.put(owned)
@@ -66,8 +68,9 @@ class Tending:
 
     def end(self) -> None:
         """Make the final progress durable of those units that have come to it."""
-        with self._share.lock:
-            ending = self._share.rota.take_ending()
+        share = self._share
+        with share.lock:
+            ending = share.rota.take_ending(share.clock.monotonic())
         self._commit_all(ending)
 
     def save(self) -> bool:
@@ -109,10 +112,14 @@ class Tending:
     def _watch(self, owned: Owned) -> None:
         """Have a unit watched over that is read to the end, and look once more after that."""
         with self._share.lock:
-            at = owned.watch()
-        if at is not None:
+            at, stopped = owned.watch(), owned.stopped
+        if at is None:
+            return
+        if not stopped:
             self._await_records({owned.partition: at})
-            self._try(owned, owned.look)
+        if not self._try(owned, owned.look):
+            with self._share.lock:
+                owned.unwatch()
 
     def _try(self, owned: Owned, action: Callable[[], None]) -> bool:
         """Do it; False when it could not be done: the unit is lost, or rests for a while."""

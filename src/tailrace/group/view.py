@@ -37,7 +37,7 @@ class GroupStream:
 class GroupConsumer:
     """A consumer that is there now, by its name, in which process and since when.
 
-    `silent_s` is for how long the process has given no sign of life: more than a lease, 3 s, when
+    `silent_s` is for how long the process has given no sign of life: more than a lease, when
     it is stopped or cut off.
     """
 

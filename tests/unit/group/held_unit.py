@@ -84,7 +84,7 @@ class Unit:
         return offer
 
     def marked(self, offer: Offer) -> bool:
-        return offer.attempt > 1 or offer.offset < self.holding.handed_below
+        return offer.attempt > 1 or offer.offset < offer.chunk.redelivered_below
 
 
 def taken(unit: Unit, count: int) -> list[int]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tailrace.errors import Error
 from tailrace.group.deliveries import Deliveries
 from tailrace.group.delivery import Delivery
 from tailrace.topic.topic import Topic
@@ -143,3 +144,23 @@ def test_a_cancelled_async_loop_leaves_no_thread_behind_while_its_block_goes_on(
             await asyncio.to_thread(until, lambda: not threads(), within_s=10)
 
     asyncio.run(cancelling())
+
+
+def test_a_second_task_that_iterates_is_refused(topic: Topic[Any], runtime: SingleOwner) -> None:
+    push(topic, 3, keys=1)
+
+    async def iterate(deliveries: Deliveries[Any]) -> int:
+        async for delivery in deliveries:
+            await asyncio.sleep(0.05)
+            assert delivery.value in left(topic)
+        return 3 - len(left(topic))
+
+    async def both() -> list[int | BaseException]:
+        async with consume(topic, runtime, limit=3) as deliveries:
+            tasks = [iterate(deliveries), iterate(deliveries)]
+            return await asyncio.gather(*tasks, return_exceptions=True)
+
+    _, refused = asyncio.run(both())
+    assert isinstance(refused, Error)
+    assert "another thread or task" in str(refused)
+    assert left(topic) == []

@@ -120,7 +120,7 @@ def test_a_second_thread_that_iterates_is_refused(topic: Topic[Any], runtime: Si
     push(topic, 3, keys=1)
     with ThreadPoolExecutor(1) as pool, consume(topic, runtime, until="end") as deliveries:
         for delivery in deliveries:
-            with pytest.raises(Error, match="another thread iterates this consumer"):
+            with pytest.raises(Error, match="another thread or task iterates this consumer"):
                 pool.submit(lambda: next(iter(deliveries))).result()
             assert delivery.value in left(topic)
         assert pool.submit(lambda: list(deliveries)).result() == []

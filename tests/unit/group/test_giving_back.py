@@ -7,14 +7,16 @@ import pickle
 import threading
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tailrace.backend.contract import Backend
 from tailrace.errors import DeliveryFailed, Error
+from tailrace.group.chunk import Fate
 from tailrace.group.deliveries import Deliveries
 from tailrace.group.delivery import Delivery
+from tailrace.group.holding import Holding
 from tailrace.hub import Hub
 from tailrace.settings import HubSettings
 from tailrace.topic.topic import Topic
@@ -200,3 +202,38 @@ def test_a_failed_delivery_stays_with_its_consumer_when_the_error_is_copied(
             assert (error.position, error.key) == (caught.value.position, "k0")
             with pytest.raises(Error, match="is not in hand here"):
                 error.delivery  # noqa: B018
+
+
+def test_a_message_given_back_by_another_thread_while_the_next_is_asked_for_comes_before_it(
+    topic: Topic[Any], runtime: SingleOwner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    push(topic, 3, keys=1)
+    look = cast(property, Holding.plain).fget
+    assert look is not None
+    with consume(topic, runtime, ack="manual", idle_timeout="100ms") as deliveries:
+        iterator = iter(deliveries)
+        first = next(iterator)
+
+        def interrupted(holding: Holding) -> bool:
+            plain: bool = look(holding)
+            if plain and not first.settled:
+                first.fate = Fate.AGAIN  # the other thread gets no further than this
+                holding.nack(first.offset, 0.0, 0.0)
+            return plain
+
+        monkeypatch.setattr(Holding, "plain", property(interrupted))
+        assert next(iterator, first).value == first.value
+
+
+def test_a_message_given_back_by_two_threads_at_once_comes_again(
+    topic: Topic[Any], runtime: SingleOwner
+) -> None:
+    push(topic, 1)
+    with consume(topic, runtime, ack="manual", limit=2) as deliveries:
+        iterator = iter(deliveries)
+        first = next(iterator)
+        first.nack()
+        setattr(first, "fate", None)  # noqa: B010  as the second thread saw it
+        first.nack()
+        assert first.settled
+        assert next(iterator).attempt == 2

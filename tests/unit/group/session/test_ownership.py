@@ -14,7 +14,7 @@ from tailrace.group.events import Died, Drained, Lost, Progressed, Subscribed, U
 from tailrace.hub import Hub
 from tailrace.topic.topic import Topic
 from tests.unit.group.consuming import push
-from tests.unit.group.session.one_unit import UNIT, mark, numbers
+from tests.unit.group.session.one_unit import UNIT, WHERE, mark, numbers
 from tests.unit.group.single_owner import SingleOwner, consume
 from tests.unit.topic.faults import FaultyBackend
 
@@ -95,7 +95,7 @@ def test_nothing_is_handed_out_beyond_the_lease(topic: Topic[Any], runtime: Sing
         numbers(iterator, 2)
         runtime.until_s = float("-inf")
         assert runtime.session is not None
-        runtime.session.wake()
+        runtime.session.rouse()
         assert list(iterator) == []
         runtime.until_s = float("inf")
         assert numbers(iter(deliveries), 8) == list(range(2, 10))
@@ -136,7 +136,8 @@ def test_a_deleted_topic_loses_the_unit(
     with consume(topic, runtime, idle_timeout="10ms") as deliveries:
         assert len(list(deliveries)) == 3
         Hub.from_backend(backend).delete_topic("orders")
-        runtime.session.wake()  # type: ignore[union-attr]
+        assert runtime.session is not None
+        runtime.session.wake([WHERE])
         assert list(deliveries) == []
     assert len(runtime.of(Lost)) == 1
 

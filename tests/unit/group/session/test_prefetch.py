@@ -10,6 +10,7 @@ import pytest
 
 from tailrace.backend.contract import Backend
 from tailrace.group.deliveries import Deliveries
+from tailrace.group.delivery import Delivery
 from tailrace.hub import Hub
 from tailrace.message import Partition
 from tailrace.settings import HubSettings
@@ -100,10 +101,20 @@ def test_units_that_stand_still_do_not_keep_others_from_reading(
         assert len(list(deliveries)) == 4
 
 
-def test_what_was_handed_out_is_not_kept(backend: Backend, runtime: SingleOwner) -> None:
+@pytest.mark.parametrize("ack", ["auto", "manual"])
+def test_what_was_handed_out_is_not_kept(backend: Backend, runtime: SingleOwner, ack: str) -> None:
     topic = Hub.from_backend(backend).create_topic("orders", partitions=4)
     one_batch_each(topic, 4, RECORDS, "a")
-    with consume(topic, runtime, idle_timeout="10ms") as deliveries:
-        assert len(list(deliveries)) == 4 * RECORDS
+    with consume(topic, runtime, ack=ack, idle_timeout="10ms") as deliveries:
+        before: Delivery[Any] | None = None
+        for delivery in deliveries:
+            if ack == "manual":
+                before, late = delivery, before
+                if late is not None:
+                    late.ack()
+        if before is not None:
+            before.ack()
+        assert list(deliveries) == []
+        assert deliveries.stats().acknowledged == 4 * RECORDS
         holdings = deliveries._session.holdings.values()
         assert [len(holding.chunk) for holding in holdings] == [0] * 4

@@ -145,7 +145,7 @@ def test_a_crash_at_the_end_of_the_log_marks_nothing_that_comes_later(
             if len(marks) == 5:
                 push(topic, 2)
                 assert runtime.session is not None
-                deliveries._session.wake()
+                deliveries._session.wake([WHERE])
     assert marks == [True] * 5 + [False] * 2
 
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from tailrace.errors import CorruptBatch
+from tailrace.backend.contract import Transaction
+from tailrace.errors import BackendUnavailable, CorruptBatch
+from tailrace.group.delivery import Delivery
 from tailrace.group.events import Progressed
+from tailrace.group.owned import Owned
 from tailrace.group.reach import read_reach
 from tailrace.hub import Hub
 from tailrace.message import Partition
@@ -138,3 +143,79 @@ def test_a_signal_handler_may_shut_it_down_wherever_the_loop_is(
             assert list(deliveries) == []
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+def test_a_look_that_failed_is_made_again(
+    topic: Topic[Any], runtime: SingleOwner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was pushed before anybody watched, and after it was read to the end."""
+    look, watch = Owned.look, runtime.await_records
+    failing = [True]
+
+    def failing_once(owned: Owned) -> None:
+        if failing:
+            failing.pop()
+            raise BackendUnavailable("the disk is away")
+        look(owned)
+
+    def push_first(session: str, ends: Mapping[Partition, int]) -> None:
+        if failing:
+            push(topic, 1)
+        watch(session, ends)
+
+    monkeypatch.setattr(Owned, "look", failing_once)
+    monkeypatch.setattr(runtime, "await_records", push_first)
+    with consume(topic, runtime, limit=1) as deliveries:
+        assert [delivery.value for delivery in deliveries] == [0]
+
+
+def test_a_unit_at_its_stop_is_left_alone_whatever_is_pushed(
+    topic: Topic[Any], runtime: SingleOwner
+) -> None:
+    push(topic, 3)
+    with consume(topic, runtime, until="end") as deliveries:
+        for delivery in deliveries:
+            push(topic, 1, first=100 + delivery.value)
+    assert runtime.awaited == {}
+
+
+def test_alarms_do_not_pile_up(topic: Topic[Any], runtime: SingleOwner) -> None:
+    topic.push("later", key="a")
+    topic.push("soon", key="b")
+
+    def give_back(delivery: Delivery[Any]) -> None:
+        time.sleep(0.002)  # the unit has nothing to hand out meanwhile
+        delivery.nack("1h" if delivery.value == "later" else "1ms")
+
+    with (
+        consume(topic, runtime, ack="manual", attempts=1000, limit=50) as deliveries,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        for delivery in deliveries:
+            pool.submit(give_back, delivery)
+        assert len(deliveries._session._rota._alarms) <= 3
+
+
+def test_a_unit_whose_final_progress_cannot_be_stored_rests_while_others_go_on(
+    backend: FaultyBackend, runtime: SingleOwner
+) -> None:
+    topic = Hub.from_backend(backend).create_topic("orders", partitions=2)
+    push(topic, 200)
+    tries = []
+
+    def fail(transaction: Transaction) -> None:
+        if transaction.fence is not None and transaction.fence.name.endswith(UNIT):
+            tries.append(1)
+            raise BackendUnavailable("the disk is away")
+
+    working = backend.before
+    with consume(topic, runtime, idle_timeout="20ms") as deliveries:
+        iterator = iter(deliveries)
+        next(iterator)
+        backend.before = fail
+        assert runtime.session is not None
+        runtime.session.drain(UNIT, runtime.epochs[UNIT])
+        for _ in iterator:
+            runtime.session.rouse()  # a turn is over after each message
+        assert 0 < len(tries) < 20
+        backend.before = working
