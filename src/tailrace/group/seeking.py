@@ -151,18 +151,29 @@ def pending_change(
 
 
 def finish_pending(backend: Backend, group: str, topic: str) -> bool:
-    """Finish the seek that is pending; False when there is none, or somebody else finished it."""
-    steps = finishing(backend, group, topic)
+    """Finish the seek that is pending, whoever else is at it; False when there is none, or somebody
+    else finished it."""
+    found = find_seek(backend, group, topic)
+    while found is not None and found.seek.state is SeekState.PENDING:
+        if _take(finishing(backend, group, topic)):
+            return True
+        before, found = found, find_seek(backend, group, topic)
+        if found != before:
+            break
+    return False
+
+
+def _take(steps: Generator[None, None, bool]) -> bool:
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            finished: bool = end.value
-            return finished
+            done: bool = end.value
+            return done
 
 
 def finishing(backend: Backend, group: str, topic: str) -> Generator[None, None, bool]:
-    """`finish_pending`, which stops wherever others may come between."""
+    """One try of `finish_pending`, which stops wherever others may come between."""
     found = find_seek(backend, group, topic)
     if found is None or found.seek.state is SeekState.DONE:
         return False

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.backend.contract import Backend, Change, Fence, Transaction
+from tailrace.backend.contract import Backend, Change, Fence, Transaction, raise_fence
 from tailrace.errors import Conflict, Fenced, InvalidValue, OutOfRange
 from tailrace.group.definition import consumer_name, read_group
 from tailrace.group.events import GrantsRefused
@@ -21,6 +21,7 @@ from tailrace.group.seeking import (
     finish_pending,
     finishing,
     pending_change,
+    seek_fence,
 )
 from tailrace.group.sending import plan_seek, seek
 from tailrace.group.starting import FROM_ZERO, Placement
@@ -43,6 +44,7 @@ from tests.unit.group_store.consuming import (
     states,
     units_in,
 )
+from tests.unit.topic.faults import FaultyBackend
 
 KEYS = 40
 STEPS = 6
@@ -281,6 +283,29 @@ def test_two_that_finish_a_seek_write_the_marks_once_whatever_comes_first(
             assert finish_pending(backend, GROUP, "orders"), order
             assert marks(backend, "orders/0.0") == [7], order
         assert finished <= 1, order
+
+
+def test_a_seek_is_done_when_it_returns_although_somebody_else_was_about_to_finish_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    backend = FaultyBackend()
+    topic = Hub.from_backend(backend).create_topic("orders", partitions=2)
+    push(topic)
+    open_group(backend, GROUP, "orders", "earliest", ManualClock())
+    others: list[Fence] = []
+
+    def take_it_over(transaction: Transaction) -> None:
+        name = seek_fence(GROUP, "orders")
+        if transaction.fence is not None and transaction.fence.name == name and not others:
+            others.append(raise_fence(backend.store, name))  # and gets no further
+
+    monkeypatch.setattr(backend, "before", take_it_over)
+    seek(backend, GROUP, "latest")
+    found = find_seek(backend, GROUP, "orders")
+    assert len(others) == 1
+    assert found is not None
+    assert found.seek.state is SeekState.DONE
+    assert sum(marks(backend, "orders/0.0", "orders/0.1")) == KEYS
 
 
 def test_one_that_comes_late_to_finish_a_seek_writes_nothing_over_what_came_after(
