@@ -155,13 +155,14 @@ class GroupExists(Error, ValueError):
 class InvalidName(Error, ValueError):
     """A name that could not safely be a directory, a URL part and a metric label."""
 
-    def __init__(self, kind: str, name: object) -> None:
+    def __init__(self, kind: str, name: object, valid: str = "") -> None:
         self.kind = kind
         self.name = name
         shown = repr(name)
+        valid = valid or "1 to 200 of a-z A-Z 0-9 . _ - and not starting with a dot or -"
         super().__init__(
             f"{shown if len(shown) <= 60 else shown[:57] + '...'} is not a valid {kind} name",
-            "valid: 1 to 200 of a-z A-Z 0-9 . _ - and not starting with a dot",
+            f"valid: {valid}",
         )
 
 
@@ -222,16 +223,13 @@ class Fenced(Error, RuntimeError):
         self.fence = fence
         self.epoch = epoch
         self.current = current
-        whose = (
-            f"let go of by its owner of epoch {epoch}"
-            if current is None
-            else f"held by a newer owner (epoch {current}, this one had {epoch})"
-        )
-        super().__init__(
-            f"{fence} is {whose}",
-            "nothing was written",
-            "let the newer owner go on, or open the name again to take it over",
-        )
+        if current is None:
+            what = f"{fence} is no longer this owner's (epoch {epoch})"
+            remedy = "what it did not store is for whoever has it next"
+        else:
+            what = f"{fence} is held by a newer owner (epoch {current}, this one had {epoch})"
+            remedy = "let the newer owner go on, or open the name again to take it over"
+        super().__init__(what, "nothing was written", remedy)
 
 
 class Conflict(Error, RuntimeError):

@@ -97,7 +97,7 @@ class Delivery(Message[T], Generic[T]):
             self.fate = self._chunk.owner.nack(self.offset, delay_s)
         if self.fate is Fate.DONE:
             raise Error(
-                f"{self.id} was acknowledged before, so it does not come again",
+                f"{self.id} was acknowledged before, and what was said first counts",
                 "give back what is in hand: a loop acknowledges it when it asks for the next",
             )
 

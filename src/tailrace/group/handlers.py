@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Final, TypeAlias, TypeVar
 
-from tailrace.errors import DeliveryFailed, InvalidValue
+from tailrace.errors import DeliveryFailed, HubClosed, InvalidValue
 from tailrace.group.delivery import Delivery
 
 T = TypeVar("T")
@@ -101,6 +101,11 @@ class HandlerThread:
     def _run(self) -> None:
         try:
             self._act()
+        except HubClosed as error:
+            _log.warning(
+                "a consumer of %s has ended, for want of a shutdown: %s", self._group, error
+            )
+            self._trouble = error
         except BaseException as error:
             _log.error("a consumer of %s has ended", self._group, exc_info=error)
             self._trouble = error

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tailrace.errors import DeliveryFailed, Error, InvalidValue
+import tailrace
+from tailrace.errors import DeliveryFailed, Error, HubClosed, InvalidValue
 from tailrace.group.delivery import Delivery
 from tailrace.topic.topic import Topic
 from tests.unit.group.consuming import left, push
@@ -281,3 +284,19 @@ def test_what_a_handler_acknowledged_before_it_raised_is_done(
 
     consume(topic, runtime, ack="manual", until="end", attempts=1).run(handler)
     assert left(topic) == []
+
+
+def test_a_hub_that_is_closed_under_a_started_consumer_is_said_in_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with tailrace.open(tmp_path / "hub", sync="none") as hub:
+        topic = hub.create_topic("orders", int, partitions=1)
+        topic.push(1)
+        handled: queue.SimpleQueue[int] = queue.SimpleQueue()
+        consumer = topic.tail(group="billing").start(lambda each: handled.put(each.value))
+        assert handled.get(timeout=60) == 1
+    with pytest.raises(HubClosed):
+        consumer.wait("1m")
+    [told] = [record for record in caplog.records if "has ended" in record.message]
+    assert told.levelname == "WARNING"
+    assert told.exc_info is None
