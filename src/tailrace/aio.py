@@ -19,13 +19,15 @@ import asyncio
 import functools
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
 import pyarrow as pa
 
 from tailrace import hub as _hub
+from tailrace.group.asked import TailOptions
 from tailrace.group.deliveries import Deliveries
 from tailrace.group.group import Group as _Group
+from tailrace.group.starting import StartLike
 from tailrace.group.topic import Topic as _Topic
 from tailrace.message import Receipt
 from tailrace.settings import HubSettings
@@ -38,6 +40,14 @@ __all__ = ["Group", "Hub", "Producer", "Topic", "open"]
 T = TypeVar("T")
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class _Tail(TailOptions, total=False):
+    start: StartLike
+
+
+class _SharedTail(_Tail, total=False):
+    group: str | None
 
 
 def _awaited(
@@ -130,7 +140,7 @@ class Topic(Generic[T]):
         """A pipelined producer; see `tailrace.Topic.producer`."""
         return Producer(await asyncio.to_thread(self.held.producer, **options))
 
-    async def tail(self, *, group: str, **options: Any) -> Deliveries[T]:
+    async def tail(self, *, group: str, **options: Unpack[_Tail]) -> Deliveries[T]:
         """A consumer of a group, for `async with` and `async for`; see `tailrace.Topic.tail`."""
         return await asyncio.to_thread(self.held.tail, group=group, **options)
 
@@ -177,10 +187,16 @@ class Hub(_Block):
         return Topic(await asyncio.to_thread(self.held.topic, name, type))
 
     @overload
-    async def tail(self, topics: str, type: type[T], **options: Any) -> Deliveries[T]: ...
+    async def tail(
+        self, topics: str, type: type[T], **options: Unpack[_SharedTail]
+    ) -> Deliveries[T]: ...
     @overload
-    async def tail(self, topics: str, type: None = None, **options: Any) -> Deliveries[Any]: ...
-    async def tail(self, topics: str, type: Any = None, **options: Any) -> Deliveries[Any]:
+    async def tail(
+        self, topics: str, type: None = None, **options: Unpack[_SharedTail]
+    ) -> Deliveries[Any]: ...
+    async def tail(
+        self, topics: str, type: Any = None, **options: Unpack[_SharedTail]
+    ) -> Deliveries[Any]:
         """A consumer of a group that shares a topic or several; see `tailrace.Hub.tail`."""
         return await asyncio.to_thread(lambda: self.held.tail(topics, type, **options))
 

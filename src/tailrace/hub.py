@@ -7,12 +7,12 @@ import os
 import secrets
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Self, TypeVar, Unpack, overload
 
 from tailrace.backend.contract import Backend, Fence, TableKey, Transaction
 from tailrace.clock import Clock, SystemClock
 from tailrace.errors import Conflict, Error, InvalidValue, TopicExists, UnknownTopic
-from tailrace.group.asked import Asked
+from tailrace.group.asked import Asked, TailOptions
 from tailrace.group.definition import group_names, parse_shared
 from tailrace.group.deliveries import Deliveries
 from tailrace.group.group import Group
@@ -25,6 +25,7 @@ from tailrace.settings import HubSettings, load
 from tailrace.topic.composite import check_name, creation, first_definition
 from tailrace.topic.consumers import consumers, forget
 from tailrace.topic.dedup import dedup_tables
+from tailrace.topic.own import check_new_topic
 from tailrace.topic.producer import close_producers
 from tailrace.topic.producer_name import producers_table
 from tailrace.topic.router import RouterKind
@@ -85,6 +86,11 @@ class Hub:
     def __repr__(self) -> str:
         return f"<Hub {self.backend.name}>"
 
+    @property
+    def settings(self) -> HubSettings:
+        """The settings that it was opened with."""
+        return self._settings
+
     @overload
     def create_topic(
         self, name: str, type: None = None, *, partitions: int = 4,
@@ -112,7 +118,8 @@ class Hub:
         content type, and created with or scaled to that many partitions. Partition counts are 1, 2,
         3 and multiples of 4 and 6; `any_count` allows others.
         """
-        check_name("topic", name)
+        if find(self.backend, check_name("topic", name)) is None:
+            check_new_topic(name)
         payload: Payload[Any] = Payload(type)
         kind = RouterKind.parse(router)
         definition = first_definition(
@@ -174,12 +181,12 @@ class Hub:
     @overload
     def tail(
         self, topics: str, type: None = None, *, group: str | None = None,
-        start: StartLike = "earliest", **options: Any,
+        start: StartLike = "earliest", **options: Unpack[TailOptions],
     ) -> Deliveries[Any]: ...  # fmt: skip
     @overload
     def tail(
         self, topics: str, type: type[T], *, group: str | None = None,
-        start: StartLike = "earliest", **options: Any,
+        start: StartLike = "earliest", **options: Unpack[TailOptions],
     ) -> Deliveries[T]: ...  # fmt: skip
     def tail(
         self,
@@ -188,7 +195,7 @@ class Hub:
         *,
         group: str | None = None,
         start: StartLike = "earliest",
-        **options: Any,
+        **options: Unpack[TailOptions],
     ) -> Deliveries[Any]:
         """A consumer of a group that shares a topic, or all topics that match: ``orders.*``.
 

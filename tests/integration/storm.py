@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import tailrace
+from tailrace.group.asked import Ack
 from tailrace.group.deliveries import Deliveries
 from tailrace.group.delivery import Delivery
 from tests.integration.children import Child, Report
@@ -71,7 +72,7 @@ def patiently(work: Callable[[T], R], what: T) -> R:
 
 
 def consume(
-    report: Report, directory: Path, file: Path, ack: str, settings: tailrace.HubSettings
+    report: Report, directory: Path, file: Path, ack: Ack, settings: tailrace.HubSettings
 ) -> None:
     """Consume until told to leave, and write down everything before it is acknowledged."""
     lines, leaving = Lines(file), threading.Event()
@@ -160,7 +161,7 @@ class Storm:
         """One more consumer; every third one acknowledges by hand."""
         number = len(self.files)
         self.files.append(self.directory / f"seen-{number}")
-        ack = "manual" if number % 3 == 2 else "auto"
+        ack: Ack = "manual" if number % 3 == 2 else "auto"
         child = Child(consume, self.directory / "hub", self.files[-1], ack, self.settings)
         self.present.append(Consumer(number, child))
 

@@ -214,6 +214,23 @@ def _hold_for_ever(report: Report, files: tuple[Path, Path]) -> None:
     signal.pause()
 
 
+def test_waits_one_after_the_other_need_one_thread_which_ends_with_its_locks(
+    tmp_path: Path,
+) -> None:
+    files = tmp_path / "partitions", tmp_path / "commit"
+    threads = set(threading.enumerate())
+    holder, waiter = Locks(*files), Locks(*files)
+    for _ in range(3):
+        with _held(holder):
+            _give_up(waiter)
+        until(lambda: waiter._idle and not waiter._waits)
+    (thread,) = set(threading.enumerate()) - threads
+    waiter.close()
+    thread.join(LONG_S)
+    assert not thread.is_alive()
+    holder.close()
+
+
 def test_the_locks_of_a_killed_process_are_free_at_once(tmp_path: Path) -> None:
     files = tmp_path / "partitions", tmp_path / "commit"
     child = Child(_hold_for_ever, files)

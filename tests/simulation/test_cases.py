@@ -89,6 +89,32 @@ def test_the_first_consumer_of_a_group_has_it_all_before_anything_is_said_twice(
     assert world.now < TIMES.resend_s
 
 
+def test_the_history_of_a_group_tells_who_had_what() -> None:
+    world, _ = a_group("a", partitions=2)
+    newcomer = world.process("b").consumer("billing", "orders")
+    for goodbye in (newcomer.leave, world.process("b").crash):
+        newcomer.join()
+        world.run_until(lambda: len(newcomer.units) == 1, within_s=3)
+        goodbye()
+        world.run(10)
+    told = [(each.what, each.unit, each.borrower[:1]) for _, _, each in world.history]
+    granted = [("granted", "orders/0.0", "a"), ("granted", "orders/0.1", "a")]
+    moved = [
+        ("joined", "", "b"),
+        ("revoking", "orders/0.1", "a"),
+        ("freed", "orders/0.1", "a"),
+        ("granted", "orders/0.1", "b"),
+        ("freed", "orders/0.1", "b"),
+    ]
+    assert told == [
+        ("term", "", ""),
+        ("joined", "", "a"),
+        *granted,
+        *(*moved, ("left", "", "b"), granted[1]),
+        *(*moved, ("left", "", "b"), granted[1]),
+    ]
+
+
 def test_the_first_five_grants_of_every_unit_are_lost() -> None:
     world = GroupWorld(1)
     world.network.drop(Grant, first=5, per=lambda envelope: envelope.message.unit)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
+from tailrace.backend.contract import Change
 from tailrace.testing.faults import Faults
 from tailrace.testing.groups import GroupWorld
 from tailrace.testing.network import Quality
@@ -86,3 +88,21 @@ def test_work_at_a_store_that_stalls_takes_as_long_as_it_says() -> None:
 
     assert elected_after_s(StoreQuality()) < 0.1
     assert elected_after_s(StoreQuality(stalling=1.0, stalling_s=10.0)) > 1
+
+
+def test_until_all_is_healed_another_may_reach_the_store_between_a_look_and_a_commit() -> None:
+    world = GroupWorld(1)
+    others = [worker for name in "ab" for worker in world.process(name).program.workers]
+    reached: list[int] = []
+
+    def reached_by(number: int) -> None:
+        reached.append(number)
+
+    for healed in (False, True):
+        reached.clear()
+        for number, worker in enumerate(others):
+            worker.do(partial(reached_by, number))
+        for number in range(1000):
+            world.store_of("a").store.commit(Change(writes={f"x{number}": b""}))
+        assert sorted(reached) == ([] if healed else list(range(len(others))))
+        world.heal()

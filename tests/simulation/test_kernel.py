@@ -86,6 +86,7 @@ class Recorder:
     def __init__(self) -> None:
         self.machine = self
         self.handled: list[tuple[str, Any]] = []
+        self.validated_after: list[int] = []
         self.due: float | None = None
 
     def handle(self, event: Any, now: float) -> list[Any]:
@@ -99,6 +100,7 @@ class Recorder:
 
     def validate(self) -> None:
         """Whatever comes is right."""
+        self.validated_after.append(len(self.handled))
 
     def perform(self, action: Any) -> None:
         raise AssertionError(action)
@@ -141,6 +143,16 @@ def test_a_paused_process_that_wakes_reads_its_input_before_it_looks_at_the_time
     simulation.run(4)
     assert recorder.events == ["first", "second", "third", "tick"]
     assert recorder.handled[1][1] - recorder.handled[0][1] == pytest.approx(5.1, abs=0.01)
+
+
+def test_a_machine_looks_at_itself_after_every_event() -> None:
+    simulation = Simulation(1)
+    process, [recorder] = recording(simulation)
+    recorder.due = process.clock.monotonic() + 1
+    process.tell("first")
+    simulation.run(5)
+    assert recorder.events == ["first", "tick"]
+    assert recorder.validated_after == [1, 2]
 
 
 def test_what_a_thread_of_a_paused_process_had_to_do_it_does_on_waking() -> None:

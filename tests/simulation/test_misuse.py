@@ -64,10 +64,17 @@ def _wrong(value: object) -> Any:
     return value
 
 
+async def refuse_to_run(order: Delivery[int]) -> None:
+    raise AssertionError(order)
+
+
 VALUES: dict[str, Use] = {
     "every_s": lambda w: w.produce("orders", [("k", 1)], every_s=-1),
     "messages": lambda w: w.produce("orders", [_wrong(1)], every_s=1),
     "handler": lambda w: process(w).consumer("billing", "orders", handler=_wrong(1)),
+    "handler is <function refuse_to_run": lambda w: process(w).consumer(
+        "billing", "orders", handler=refuse_to_run
+    ),
     "takes_s": lambda w: process(w).consumer("billing", "orders", takes_s=(2, 1)),
     "concurrency": lambda w: process(w).consumer("billing", "orders", concurrency=0),
     "attempts": lambda w: process(w).consumer("billing", "orders", attempts=0),
@@ -108,6 +115,15 @@ def test_what_a_hub_would_refuse_a_simulated_one_does() -> None:
     assert [consumer.name for consumer in made.process("a").consumers_of("billing")] == [
         "billing-1"
     ]
+
+
+@pytest.mark.parametrize(("topic", "partitions"), [("orders", 5), ("orders", 0), ("oder", 4)])
+def test_a_scaling_that_is_refused_leaves_no_line_in_the_trace(topic: str, partitions: int) -> None:
+    made = world()
+    before = made.simulation.trace.text()
+    with pytest.raises(InvalidValue):
+        made.scale(topic, partitions)
+    assert made.simulation.trace.text() == before
 
 
 def test_faults_in_a_world_without_processes_harm_nobody() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import tailrace.aio
@@ -44,6 +45,31 @@ def test_topics_producers_and_batches_have_the_type_and_the_blocks_of_the_others
         return len({receipt.id for receipt in receipts}), rows
 
     assert asyncio.run(count()) == (9, 9)
+
+
+def test_groups_are_consumed_sent_elsewhere_and_passed_over_by_the_same_names(
+    tmp_path: Path,
+) -> None:
+    class Order(msgspec.Struct):
+        number: int
+
+    async def consume() -> None:
+        async with tailrace.aio.open(tmp_path / "hub", sync="none") as hub:
+            orders = await hub.create_topic("orders", Order, partitions=1)
+            await orders.push_many([("c1", Order(number)) for number in range(5)])
+            async with await hub.tail("ord*", Order, group="billing", until="end") as deliveries:
+                assert [delivery.value.number async for delivery in deliveries] == list(range(5))
+            group = await hub.group("billing")
+            assert await group.seek("orders/0.0@3") == {"orders/0.0": 3}
+            assert await group.skip("orders/0.0@3", reason="bad")
+            assert not await group.skip("orders/0.0@3", reason="bad")
+            assert [stream.behind for stream in await group.lag()] == [1]
+            assert [line.what for line in await group.history(2)] == ["seek", "skip"]
+            assert (await group.describe()).streams[0].mark == 4
+            await group.delete()
+            assert await hub.groups() == []
+
+    asyncio.run(consume())
 
 
 @pytest.mark.parametrize("delay_ms", [0, 1, 5])

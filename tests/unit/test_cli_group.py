@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -10,7 +12,11 @@ from pathlib import Path
 import pytest
 
 import tailrace
+from tailrace.group.members import enter
+from tailrace.group.probing import HOLDS
 from tests.cli import CommandLine
+from tests.unit.group.consuming import for_each
+from tests.unit.group_store.consuming import lead, owner
 
 
 @pytest.fixture
@@ -33,6 +39,27 @@ def consumers(cli: CommandLine, count: int) -> Iterator[None]:
         for _ in range(count - 1):
             running.enter_context(hub.tail("orders", group="billing"))
         yield
+
+
+@contextmanager
+def stuck(cli: CommandLine, *keys: str) -> Iterator[str]:
+    """A consumer of billing that runs, has done all it can, and failed once at each of some keys;
+    where it did first."""
+
+    def refuse(delivery: tailrace.Delivery[int]) -> None:
+        if delivery.key in keys:
+            delivery.nack()
+
+    with (
+        tailrace.open(cli.hub, sync="none") as hub,
+        hub.tail("orders", group="billing", id="till", attempts=2, idle_timeout="50ms") as orders,
+    ):
+        positions = []
+        for _ in keys:
+            with pytest.raises(tailrace.DeliveryFailed) as caught:
+                for_each(orders, refuse)
+            positions.append(caught.value.position)
+        yield min(positions)
 
 
 def mark(cli: CommandLine) -> int:
@@ -127,7 +154,8 @@ def test_a_seek_is_shown_then_made_and_audited(cli: CommandLine) -> None:
     assert mark(cli) == 1
     (entry,) = cli.json("audit", "--target", "billing")
     assert (entry["command"], entry["reason"]) == ("group seek", "charge again")
-    assert (entry["before"], entry["after"]) == ({"orders/0.0": 4}, {"orders/0.0": 1})
+    assert entry["before"] == {"orders/0.0": 4}
+    assert entry["after"] == {"orders/0.0": 1, "done": "sent to orders/0.0@1"}
     assert cli.json("group", "seek", "billing", "latest", "--yes")["changes"]
     assert mark(cli) == 10
 
@@ -173,13 +201,38 @@ def test_a_skip_is_shown_then_made_and_kept_with_its_reason(cli: CommandLine) ->
     assert cli.run(*skip, "--yes").stdout == planned + "done\n"
     (entry,) = cli.json("audit", "--target", "billing")
     assert (entry["command"], entry["reason"]) == ("group skip", "no such card")
-    assert entry["after"] == {"acknowledged": "orders/0.0@6"}
+    assert entry["after"]["acknowledged"] == "orders/0.0@6"
     line = cli.json("group", "history", "billing")[-1]
     assert (line["what"], line["why"]) == ("skip", "orders/0.0@6: no such card")
     assert "acknowledged already; nothing to do" in cli.run(*skip).stdout
     assert not cli.json(*skip)["changes"]
     assert len(cli.json("audit", "--target", "billing")) == 1
     assert cli.tail("orders", "--group", "billing") == ["4", "5", "7", "8", "9"]
+
+
+def test_the_audit_says_what_was_done_to_a_group(cli: CommandLine) -> None:
+    cli.run("group", "skip", "billing", "orders/0.0@6", "--reason", "bad", "--yes")
+    cli.run("group", "seek", "billing", "latest", "--yes")
+    cli.run("group", "delete", "billing", "--yes")
+    lines = cli.run("audit").stdout.splitlines()[1:]
+    whats = ["skipped orders/0.0@6", "sent to latest", "deleted"]
+    assert [what in line for what, line in zip(whats, lines, strict=True)] == [True] * 3
+
+
+@pytest.mark.parametrize("reason", ["", "  "])
+@pytest.mark.parametrize("how", ["--yes", "--dry-run"])
+def test_a_skip_without_a_reason_is_a_usage_error(cli: CommandLine, reason: str, how: str) -> None:
+    skip = ("group", "skip", "billing", "orders/0.0@6", "--reason", reason, how)
+    assert "InvalidValue: reason is " in cli.run(*skip, status=2).stderr
+    assert cli.json("audit") == []
+
+
+def test_the_history_has_milliseconds_and_reasons_for_people(cli: CommandLine) -> None:
+    cli.run("tail", "orders", "--group", "billing", "--exit")
+    (term, joined, granted, *_) = cli.run("group", "history", "billing").stdout.splitlines()[1:]
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}Z +term ", term)
+    assert " joined " in joined
+    assert granted.endswith("nobody had it")
 
 
 def test_a_skip_names_the_owner_that_gets_the_partition_anew(cli: CommandLine) -> None:
@@ -298,3 +351,82 @@ def test_explain_says_what_a_partition_waits_for(cli: CommandLine) -> None:
 def test_explain_names_what_is_no_partition(cli: CommandLine) -> None:
     assert "InvalidValue" in cli.run("explain", "orders/0.9", status=2).stderr
     assert "UnknownTopic" in cli.run("explain", "other/0.0", status=1).stderr
+
+
+def test_explain_says_which_message_holds_up_its_key_and_how_to_pass_over_it(
+    cli: CommandLine,
+) -> None:
+    with stuck(cli, "c2") as position:
+        found = cli.json("explain", "orders/0.0")
+        text = cli.run("explain", "orders/0.0").stdout
+    assert (found["headline"], found["waits"]) == ("STUCK for billing", True)
+    assert (
+        f"stands still: {position} (key 'c2') was given back 2 times,"
+        " nothing more of its key is handed out"
+    ) in text
+    skip = f"tailrace group skip billing {position} --reason TEXT"
+    assert skip in [each["command"] for each in found["remedies"]]
+    cli.run("group", "skip", "billing", position, "--reason", "bad", "--yes")
+    assert "stands still" not in cli.run("explain", "orders/0.0").stdout
+
+
+def test_explain_says_so_too_when_nobody_consumes_any_more(cli: CommandLine) -> None:
+    with stuck(cli, "c2"):
+        pass
+    text = cli.run("explain", "orders/0.0").stdout
+    assert text.startswith("UNATTENDED for billing")
+    assert "stands still: orders/0.0@" in text
+
+
+def test_a_group_with_a_message_that_holds_up_its_key_is_not_well(cli: CommandLine) -> None:
+    with stuck(cli, "c1", "c2") as position:
+        (problem,) = cli.json("status", status=4)["problems"]
+    assert problem["subject"] == "group billing"
+    assert problem["what"].startswith(f"stands still at {position} (key 'c")
+    assert "and 1 more, " in problem["what"]
+    assert problem["remedy"] == "tailrace explain orders/0.0"
+
+
+def test_a_group_is_shown_with_the_messages_that_hold_up_their_keys(cli: CommandLine) -> None:
+    assert "stands still" not in cli.run("group", "show", "billing").stdout
+    with stuck(cli, "c2") as position:
+        (stream,) = cli.json("group", "show", "billing")["streams"]
+        text = cli.run("group", "show", "billing").stdout
+    (failed,) = stream["failed"]
+    assert (failed["position"], failed["key"], failed["attempts"]) == (position, "c2", 2)
+    assert failed["consumer"] == stream["owner"]
+    assert f"{position} (key 'c2')  2 times" in text
+    assert f"tailrace group skip billing {position} --reason TEXT" in text
+
+
+def test_an_owner_that_gives_no_sign_of_life_is_not_well_and_explained(cli: CommandLine) -> None:
+    short = {"TAILRACE_HUB__LEASE": "500ms"}
+    with tailrace.open(cli.hub, sync="none") as hub:
+        hold = hub.backend.hold(HOLDS + "p1", "pid 4 on till")
+        enter(hub.backend, "billing", "b1", "p1", 0)
+        owner(hub.backend, lead(hub.backend), "orders/0.0")
+        hold.beat()
+        deadline = time.monotonic() + 10
+        while (hub.backend.silent_s(HOLDS + "p1") or 0.0) <= 0.5:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        found = cli.run("status", status=4, env=short).stdout
+        explained = cli.run("explain", "orders/0.0", env=short).stdout
+        patient = cli.run("explain", "orders/0.0", env={"TAILRACE_HUB__LEASE": "10m"}).stdout
+    assert "b1 has 1 stream and gave no sign of life for " in found
+    assert "tailrace group show billing" in found
+    assert explained.startswith("SILENT for billing")
+    assert "pid 4 on till is stopped or cut off" in explained
+    assert patient.startswith("CONSUMED for billing")
+
+
+def test_a_group_whose_only_topic_was_deleted_says_so(cli: CommandLine) -> None:
+    assert "deleted" not in cli.run("group", "list").stdout
+    cli.run("topic", "delete", "orders", "--yes")
+    assert "orders (deleted)" in cli.run("group", "list").stdout
+    assert "orders (deleted)" in cli.run("group", "show", "billing").stdout
+    assert cli.json("group", "list")[0]["topic_deleted"]
+    found = cli.json("status")
+    (note,) = found["notes"]
+    assert note["what"] == "its topic orders was deleted"
+    assert note["remedy"] == "tailrace group delete billing"

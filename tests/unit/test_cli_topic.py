@@ -45,6 +45,12 @@ def test_a_count_that_is_not_valid_is_a_usage_error_that_lists_the_valid_ones(
     cli.run("topic", "create", "orders", "-p", "5", "--any-count")
 
 
+@pytest.mark.parametrize("asked", [("orders", "-p", "5"), ("a b",), ("tailrace.mine",)])
+def test_a_topic_that_is_refused_makes_no_hub(cli: CommandLine, asked: tuple[str, ...]) -> None:
+    cli.run("topic", "create", *asked, status=2)
+    assert not cli.hub.exists()
+
+
 def test_a_name_that_is_not_valid_is_a_usage_error(cli: CommandLine) -> None:
     assert "InvalidName" in cli.run("topic", "create", "a b", status=2).stderr
 

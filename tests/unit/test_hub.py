@@ -21,6 +21,7 @@ from tailrace.errors import (
 from tailrace.hub import Hub
 from tailrace.settings import HubSettings
 from tailrace.testing import MemoryBackend
+from tailrace.topic.own import own_topic
 
 
 class Order(msgspec.Struct):
@@ -38,7 +39,7 @@ def test_a_created_topic_has_four_partitions_unless_told(hub: Hub) -> None:
     assert hub.topics() == ["a", "b"]
 
 
-@pytest.mark.parametrize("partitions", [0, -1, 5, 10**9])
+@pytest.mark.parametrize("partitions", [0, -1, 5, 10**9, True])
 def test_a_partition_count_out_of_range_creates_nothing(hub: Hub, partitions: int) -> None:
     with pytest.raises(InvalidValue, match="partitions"):
         hub.create_topic("a", partitions=partitions)
@@ -54,6 +55,21 @@ def test_a_name_that_is_not_valid_is_refused_everywhere(hub: Hub, name: str) -> 
     for call in (hub.create_topic, hub.topic, hub.delete_topic):
         with pytest.raises(InvalidName, match="topic name"):
             call(name)
+    assert hub.topics() == []
+
+
+@pytest.mark.parametrize("name", ["-a", "--help", "tailrace.mine", "tailrace.audit"])
+def test_a_name_that_nobody_would_find_makes_no_topic(hub: Hub, name: str) -> None:
+    with pytest.raises(InvalidName, match=r"not starting with a dot or -|keeps those for itself"):
+        hub.create_topic(name)
+    assert hub.topics() == []
+
+
+def test_a_topic_that_has_such_a_name_already_is_used_and_deleted_as_any(hub: Hub) -> None:
+    own_topic(hub.backend, "-old", now_ms=0)
+    hub.topic("-old").push(1)
+    assert hub.create_topic("-old", partitions=1, exist_ok=True).read(0, 0, 0).value == 1
+    hub.delete_topic("-old")
     assert hub.topics() == []
 
 

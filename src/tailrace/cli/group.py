@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
+from tailrace.amount import format_amount
 from tailrace.cli.asking import asks, carry_out
 from tailrace.cli.command import Noun, verb
 from tailrace.cli.session import Session
-from tailrace.cli.tables import facts, moment, table
+from tailrace.cli.tables import facts, instant, moment, table
 from tailrace.cli.watching import show_once_or_watch, watches
 
 if TYPE_CHECKING:
@@ -61,10 +63,14 @@ def _groups_table(groups: list[GroupSummary]) -> str:
     return table(
         ("group", "topics", "consumers", "standing by", "open", "waiting", "behind"),
         (
-            (g.name, g.filter, g.consumers, g.standing_by, g.open, g.waiting, g.behind)
+            (g.name, _topics(g), g.consumers, g.standing_by, g.open, g.waiting, g.behind)
             for g in groups
         ),
     )
+
+
+def _topics(group: GroupSummary) -> str:
+    return f"{group.filter} (deleted)" if group.topic_deleted else group.filter
 
 
 @verb(
@@ -93,7 +99,7 @@ def _group_text(group: GroupDetail) -> str:
     head = facts(
         [
             ("group", summary.name),
-            ("topics", summary.filter),
+            ("topics", _topics(summary)),
             ("started", f"{group.start}, {moment(group.created)}"),
             ("led by", led),
             ("behind", summary.behind),
@@ -117,7 +123,27 @@ def _group_text(group: GroupDetail) -> str:
             for s in group.streams
         ),
     )
-    return f"{head}\n\n{consumers}\n\n{streams}"
+    return "\n\n".join([head, consumers, streams, *_standstill(group)])
+
+
+def _standstill(group: GroupDetail) -> Iterator[str]:
+    """The messages that hold up their keys, if any do, with the commands that pass over them."""
+    from tailrace.operations.standstill import name_failed, skip_command
+
+    found = [each for stream in group.streams for each in stream.failed]
+    if found:
+        yield table(
+            ("stands still", "given back", "since", "to pass over it"),
+            (
+                (
+                    name_failed(each),
+                    format_amount(each.attempts, "time"),
+                    moment(each.time),
+                    skip_command(group.summary.name, each),
+                )
+                for each in found
+            ),
+        )
 
 
 @verb(
@@ -182,7 +208,7 @@ def skip(
     with session.open_hub() as hub:
         carry_out(
             session,
-            group_changes.plan_skip(hub, group, position),
+            group_changes.plan_skip(hub, group, position, reason),
             lambda: group_changes.skip(hub, group, position, reason),
             yes=yes,
             dry_run=dry_run,
@@ -200,7 +226,7 @@ def skip(
 @click.option("-n", "--count", type=click.IntRange(min=1), default=100, show_default=True)
 @click.pass_obj
 def history(session: Session, group: str, count: int) -> None:
-    """Say what happened: joins, grants, revocations, terms, seeks, skips, and why."""
+    """Say what happened: joins, grants, revocations, terms, failures, seeks, skips, and why."""
     from tailrace.group.definition import read_group
     from tailrace.group.history import read_history
 
@@ -215,7 +241,7 @@ def _history_table(lines: list[HistoryLine]) -> str:
     return table(
         ("time", "what", "stream", "epoch", "consumer", "why"),
         (
-            (moment(each.time), each.what, each.unit, each.epoch or "", each.consumer, _why(each))
+            (instant(each.time), each.what, each.unit, each.epoch or "", each.consumer, _why(each))
             for each in lines
         ),
     )

@@ -47,6 +47,11 @@ def moment(time: datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M:%S}Z"
 
 
+def instant(time: datetime) -> str:
+    """A time in UTC, to the millisecond: ``2026-01-01 00:00:00.000Z``."""
+    return f"{time:%Y-%m-%d %H:%M:%S}.{time.microsecond // 1000:03}Z"
+
+
 def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"

@@ -59,6 +59,8 @@ def create(
     from tailrace.operations import topics
     from tailrace.topic.router import RouterKind
 
+    if not session.has_hub:
+        topics.check_topic(topic, partitions=partitions, any_count=any_count)
     with session.create_hub() as hub:
         created = topics.create_topic(
             hub,

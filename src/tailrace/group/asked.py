@@ -6,6 +6,7 @@ import secrets
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
+from typing import Literal, TypeAlias, TypedDict
 
 from tailrace.duration import parse_duration
 from tailrace.errors import InvalidValue
@@ -15,6 +16,23 @@ from tailrace.topic.composite import check_name
 
 REVOKE_EXTRA_S = 5.0
 """How much longer than a handler may take a unit may take to be let go of."""
+
+
+Ack: TypeAlias = Literal["auto", "manual"]
+Until: TypeAlias = Literal["end"] | None
+
+
+class TailOptions(TypedDict, total=False):
+    """The options of `Topic.tail`, but for the group and where it begins."""
+
+    id: str | None
+    ack: Ack
+    until: Until
+    limit: int | None
+    idle_timeout: timedelta | str | None
+    attempts: int | None
+    handler_timeout: timedelta | str | None
+    batch_size: int
 
 
 class Acks(Enum):
@@ -46,8 +64,8 @@ class Asked:
         settings: HubSettings,
         *,
         id: str | None = None,
-        ack: str = "auto",
-        until: str | None = None,
+        ack: Ack = "auto",
+        until: Until = None,
         limit: int | None = None,
         idle_timeout: timedelta | str | None = None,
         attempts: int | None = None,

@@ -66,6 +66,8 @@ class Assignments:
         """What borrowers have lost and have not been heard to know of."""
         self._overdue: set[str] = set()
         """The borrowers that have not let go in time."""
+        self._had: dict[str, str] = {}
+        """The borrowers that units were last freed from, for people to see."""
 
     def __contains__(self, unit: str) -> bool:
         return unit in self._by_unit
@@ -90,10 +92,11 @@ class Assignments:
         state = ASSIGNMENT.move(None, "adopted", AssignmentState.GRANTED)
         self._by_unit[unit] = Assignment(borrower, epoch, state, None)
 
-    def grant(self, unit: str, borrower: str, epoch: int, now: float) -> None:
-        """Begin one whose grant is committed."""
+    def grant(self, unit: str, borrower: str, epoch: int, now: float) -> str | None:
+        """Begin one whose grant is committed; the borrower that had the unit before."""
         state = ASSIGNMENT.move(None, "grant committed", AssignmentState.GRANTING)
         self._by_unit[unit] = Assignment(borrower, epoch, state, Resend(self._times, now))
+        return self._had.pop(unit, None)
 
     def confirm(self, unit: str, cause: str) -> None:
         """Its borrower has it."""
@@ -135,6 +138,7 @@ class Assignments:
     def end(self, unit: str, cause: str) -> Assignment:
         """The unit is free."""
         assignment = self._by_unit.pop(unit)
+        self._had[unit] = assignment.borrower
         ASSIGNMENT.check(assignment.state, cause, None)
         if assignment.overdue:
             self._overdue = {each.borrower for each in self._by_unit.values() if each.overdue}

@@ -14,6 +14,7 @@ import msgspec
 from tailrace.backend.contract import Backend
 from tailrace.errors import InvalidName, InvalidValue, UnknownGroup, UnknownTopic
 from tailrace.topic.composite import TOPICS, check_name, decode_definition
+from tailrace.topic.own import OWN
 from tailrace.topic.view import Stored, find, names
 
 GROUPS: Final = "group/"
@@ -24,9 +25,6 @@ LEADERS: Final = "group-leader/"
 
 GRANTS: Final = "group-grant/"
 """Store entries under this prefix say who has been granted a unit; the version is the epoch."""
-
-INTERNAL: Final = "tailrace."
-"""Topics whose names begin so are Tailrace's own: no pattern matches them."""
 
 _SHARED: Final = ("$shared", "$queue")
 _FILTER_FORM: Final = "a topic, or a pattern such as orders.* in which * is any characters"
@@ -76,7 +74,7 @@ class TopicFilter:
         """Whether a topic is one of them."""
         if self.exact:
             return topic == self.text
-        return not topic.startswith(INTERNAL) and self._pattern.fullmatch(topic) is not None
+        return not topic.startswith(OWN) and self._pattern.fullmatch(topic) is not None
 
 
 class Shared(NamedTuple):
@@ -88,6 +86,8 @@ class Shared(NamedTuple):
 
 def parse_shared(text: str) -> Shared | None:
     """Read ``$shared/GROUP/FILTER`` or ``$queue/GROUP/FILTER``; None for what is neither."""
+    if not isinstance(text, str):
+        raise InvalidValue("topics", text, _FILTER_FORM)
     if not text.startswith("$"):
         return None
     kind, *names = text.split("/")

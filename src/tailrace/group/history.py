@@ -1,13 +1,12 @@
 """What happened in groups, and why: the topic ``tailrace.groups``.
 
-One line for each join, leave, grant, revocation, term and seek. It is there for people: nothing is
-decided by it. Its key is the group, its value a `HistoryLine` as JSON.
+One line for each join, leave, grant, revocation, term, failure and seek. It is there for people:
+nothing is decided by it. Its key is the group, its value a `HistoryLine` as JSON.
 """
 
 from __future__ import annotations
 
 import contextlib
-import secrets
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -16,19 +15,18 @@ from typing import Final
 import msgspec
 
 from tailrace.backend.contract import Backend, Log, Transaction
-from tailrace.errors import Conflict, UnknownTopic
 from tailrace.group.actions import Record as RecordLine
 from tailrace.group.naming import consumer_of
 from tailrace.group.trouble import PASSING
 from tailrace.log.columns import records_of
 from tailrace.log.record import Record
 from tailrace.message import Mode, Op, Partition
-from tailrace.payload import JSON
-from tailrace.topic.composite import Definition, creation, first_definition
+from tailrace.topic.composite import Definition
 from tailrace.topic.moment import end_before
+from tailrace.topic.own import own_topic
 from tailrace.topic.reading import batches_within
-from tailrace.topic.router import RouterKind, hash_key, route
-from tailrace.topic.view import View, commit_following, find
+from tailrace.topic.router import hash_key, route
+from tailrace.topic.view import commit_following, find
 
 HISTORY: Final = "tailrace.groups"
 
@@ -69,7 +67,7 @@ def append_history(backend: Backend, lines: Sequence[HistoryLine]) -> None:
     """Write lines, all or none. The topic is made if it is not there."""
     if not lines:
         return
-    view = _history(backend, _milliseconds(lines[0]))
+    view = own_topic(backend, HISTORY, _milliseconds(lines[0]))
 
     def build() -> Transaction:
         target = view.target
@@ -118,25 +116,6 @@ def _backwards(log: Log, group: str, definition: Definition) -> Iterator[list[Hi
             left -= len(lines)
             high = low if lines else end_before(log, where, start, low)
             step *= 2
-
-
-def _history(backend: Backend, now_ms: int) -> View:
-    stored = find(backend, HISTORY)
-    if stored is None:
-        definition = first_definition(
-            partitions=1,
-            router=RouterKind.SHARD_CONSISTENT,
-            content_type=JSON,
-            any_count=False,
-            created_ms=now_ms,
-            identity=secrets.token_hex(8),
-        )
-        with contextlib.suppress(Conflict):  # when somebody else makes it
-            backend.store.commit(creation(HISTORY, definition))
-        stored = find(backend, HISTORY)
-        if stored is None:
-            raise UnknownTopic(HISTORY, backend.name)
-    return View(backend, HISTORY, stored)
 
 
 def _record(line: HistoryLine) -> Record:

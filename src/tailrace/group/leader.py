@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from tailrace.group import reasons
 from tailrace.group.actions import Action, NewGrant, Record, Send
 from tailrace.group.assignments import Assignments
 from tailrace.group.events import (
@@ -66,6 +67,7 @@ class Leader:
         see; nothing is decided by it."""
         self.members = Membership()
         """The borrowers that it counts on."""
+        self._joined = False
         self._times = times
         self._assignments = Assignments(group, term, times)
         self._stored = Stored(group, term, times, grants, now)
@@ -156,7 +158,7 @@ class Leader:
             return [Send(process, Invalidate(self.group, name, self.term))]
         match message:
             case Disconnect():
-                return self._lose([name], "left")
+                return self._lose([name], reasons.LEFT)
             case UpdateProgress():
                 return self._progress(message, now)
             case RevokeFinished(unit=unit, epoch=epoch):
@@ -169,7 +171,7 @@ class Leader:
         name = wanted.borrower
         actions: list[Action] = []
         if self.members.take_in(process, wanted):
-            self._changed = True
+            self._changed = self._joined = True
             actions.append(Record(self.group, "joined", borrower=name))
         presented = {held.unit for held in wanted.held}
         for unit, assignment in self._assignments.items():
@@ -181,7 +183,7 @@ class Leader:
                 kept.append(held)
                 self._assignments.confirm(held.unit, "presented")
                 if held.revoking:
-                    actions += self._revoke(held.unit, "it was being revoked", now)
+                    actions += self._revoke(held.unit, reasons.BEING_LET_GO, now)
         answer = LeaderConnectResponse(self.group, name, self.term, wanted.held, tuple(kept))
         return [*actions, Send(process, answer)]
 
@@ -204,7 +206,7 @@ class Leader:
             Send(roster.process, Invalidate(self.group, name, self.term))
             for name in self.members.strange_in(roster)
         ]
-        return self._lose(self.members.missing_in(roster), "no longer there") + refused
+        return self._lose(self.members.missing_in(roster), reasons.ENDED) + refused
 
     def _take_grants(self, read: GrantsRead, now: float) -> None:
         """Take up what the store has. Grants of which no borrower was told are made again, and
@@ -227,16 +229,16 @@ class Leader:
         actions: list[Action] = []
         for grant in commit.granted:
             if grant.borrower in self.members:
-                self._assignments.grant(grant.unit, grant.borrower, done.epoch, now)
-                actions.append(
-                    Record(self.group, "granted", grant.unit, grant.borrower, done.epoch)
-                )
+                unit, name = grant.unit, grant.borrower
+                before = self._assignments.grant(unit, name, done.epoch, now)
+                why = reasons.why_granted(name, before, unit in self._stored.opened)
+                actions.append(Record(self.group, "granted", unit, name, done.epoch, why))
         return actions
 
     def _tick(self, now: float) -> list[Action]:
         actions: list[Action] = []
         if now >= self.adopt_until:
-            actions += self._lose(self.members.unheard(), "did not come to the new leader")
+            actions += self._lose(self.members.unheard(), reasons.NOT_COME)
         for unit in self._assignments.give_up(now):
             actions += self._end(unit, "given up")
         actions += self._stored.questions(now)
@@ -256,10 +258,14 @@ class Leader:
         moving = {unit for unit, assignment in assigned if assignment.leaving}
         moves = plan(loads, self.members, owners, moving)
         actions: list[Action] = []
+        anew = reasons.ANOTHER_JOINED if self._joined else reasons.SHARED_ANEW
+        self._joined = False
         for unit in moves.revoked:
-            actions += self._revoke(unit, "another consumer is to have it", now)
-        for unit in sorted(owners.keys() - loads.keys()):
-            actions += self._revoke(unit, "it is not to be consumed now", now)
+            actions += self._revoke(unit, anew, now)
+        closed = sorted(owners.keys() - loads.keys())
+        states = self._stored.states if closed else {}
+        for unit in closed:
+            actions += self._revoke(unit, reasons.why_closed(states.get(unit)), now)
         granted = tuple(
             NewGrant(unit, name, self.members[name].process, epochs.get(unit, 0))
             for unit, name in moves.granted
@@ -276,18 +282,19 @@ class Leader:
             return []
         return [Record(self.group, "revoking", unit, assignment.borrower, assignment.epoch, why)]
 
-    def _end(self, unit: str, cause: str) -> list[Action]:
+    def _end(self, unit: str, cause: str, why: str = "") -> list[Action]:
         """The unit is free; what the store has of it is replaced or removed by the next commit."""
         ended = self._assignments.end(unit, cause)
         self._changed = True
-        return [Record(self.group, "freed", unit, ended.borrower, ended.epoch, cause)]
+        why = why or reasons.why_freed(ended, cause)
+        return [Record(self.group, "freed", unit, ended.borrower, ended.epoch, why)]
 
     def _lose(self, names: Collection[str], why: str) -> list[Action]:
         actions: list[Action] = []
         for name in names:
             for unit, assignment in self._assignments.items():
                 if assignment.borrower == name:
-                    actions += self._end(unit, "borrower gone")
+                    actions += self._end(unit, "borrower gone", f"its consumer {why}")
             self._assignments.forget(name)
             self._changed = True
             actions.append(Record(self.group, "left", borrower=name, why=why))

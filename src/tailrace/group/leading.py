@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tailrace.group import reasons
 from tailrace.group.actions import Action, Resign, Send
 from tailrace.group.events import Beaten, Elected, Tick
 from tailrace.group.leader import Leader
@@ -201,7 +202,7 @@ class Leading:
             return actions
         for process, peer in list(self._peers.items()):
             if now >= peer.heard_at + self._times.free_s:
-                actions += self.lost(process, "silent", now)
+                actions += self.lost(process, reasons.SILENT, now)
         for group, led in list(self._led.items()):
             if now < led.acting_until and _due(led) <= now:
                 early, led.early = led.early, {}

@@ -35,6 +35,7 @@ from tailrace.group.definition import (
     read_group,
     unit_fence,
 )
+from tailrace.group.failed import failed_prefix
 from tailrace.group.members import members_prefix
 from tailrace.group.reach import reach_table
 from tailrace.group.seeking import (
@@ -46,7 +47,7 @@ from tailrace.group.seeking import (
     seek_key,
 )
 from tailrace.group.starting import Start, StartLike, format_start, parse_start, place_start
-from tailrace.topic.composite import check_name
+from tailrace.topic.composite import check_name, check_new_name
 from tailrace.topic.consumers import consumer_key
 from tailrace.topic.ledger import ledger_table
 from tailrace.topic.view import SWITCHES_MAX, names
@@ -68,6 +69,7 @@ def open_group(
     for _ in range(SWITCHES_MAX):
         stored = find_group(backend, name)
         if stored is None:
+            check_new_name("group", name)
             stored = _create(backend, name, topics, begin, clock)
         if stored is None:
             continue
@@ -157,6 +159,7 @@ def _belongings(backend: Backend, name: str) -> dict[str, bytes | None]:
         grant_key(name, ""),
         seek_key(name, ""),
         members_prefix(name),
+        failed_prefix(name),
         FENCES + unit_fence(name, ""),
         FENCES + seek_fence(name, ""),
     )

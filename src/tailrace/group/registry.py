@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tailrace.group import reasons
 from tailrace.group.actions import Action, Beat, Elect, Look, Probe, Record, Resign, Send
 from tailrace.group.borrowing import Borrowing
 from tailrace.group.events import (
@@ -127,7 +128,7 @@ class Registry:
                 return self._to_leader(event.group, event, now)
             case Gone(process):
                 self._leading.outlived(process, now)
-                lost = self._leading.lost(process, "dead", now)
+                lost = self._leading.lost(process, reasons.DIED, now)
                 return lost + self._take_over(process, now)
             case Stalled(process, looked_at):
                 self._leading.outlived(process, looked_at)

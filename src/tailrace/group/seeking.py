@@ -26,6 +26,7 @@ import msgspec
 from tailrace.backend.contract import FENCES, Backend, Change, TableKey, Transaction, raise_fence
 from tailrace.errors import Conflict, Fenced
 from tailrace.group.definition import GROUPS, consumer_name, grant_key, unit_fence
+from tailrace.group.failed import failed_keys
 from tailrace.group.reach import reach_keys
 from tailrace.group.starting import Placement
 from tailrace.message import Partition
@@ -145,6 +146,7 @@ def pending_change(
             units = {f"{topic}/{name}" for name in pending.skipped}
         else:
             units = _units(backend, group, topic, stored)
+            writes |= dict.fromkeys(failed_keys(backend, group, topic))
         for unit in units:
             writes[FENCES + unit_fence(group, unit)] = b""
     return Change(expect, writes)

@@ -18,6 +18,7 @@ from tailrace.errors import BackendUnavailable, DeliveryFailed, HubClosed
 from tailrace.group import members
 from tailrace.group.delivery import Delivery
 from tailrace.group.events import Died, Drained, Event, Subscribed, Unsubscribed
+from tailrace.group.failed import note_failed
 from tailrace.group.holding import Holding
 from tailrace.group.offer import Counts, Offer
 from tailrace.group.owned import Owned
@@ -145,11 +146,13 @@ class Session:
                     raise self._error
                 if self._stopping or (abandoned is not None and abandoned.is_set()):
                     return None
-                if share.failing:
-                    self._raise_failure()
-                    share.failing = False
+                failed = self._next_failure() if share.failing else None
+                share.failing = failed is not None
                 seen = share.version
                 self._rota.ring(share.clock.monotonic())
+            if failed is not None:
+                note_failed(share.backend, self.group, self.id, failed, share.clock.now_ms())
+                raise failed
             self._tending.end()
             until = self._runs().until(self.id)
             self._paused = until <= share.clock.monotonic()
@@ -288,10 +291,11 @@ class Session:
             share.lock.wait_for(lambda: share.version != seen, max(0.0, min(times) - now))
         return deadline is None or share.clock.monotonic() < deadline
 
-    def _raise_failure(self) -> None:
+    def _next_failure(self) -> DeliveryFailed | None:
         for holding in self.holdings.values():
             if holding.failures:
-                raise DeliveryFailed(Delivery.failed(*holding.failures.popleft()))
+                return DeliveryFailed(Delivery.failed(*holding.failures.popleft()))
+        return None
 
     def _note_progress(self) -> None:
         if not self._due:

@@ -18,13 +18,13 @@ from tailrace.topic.open_streams import held_streams
 Start: TypeAlias = Extreme | Moment | tuple[Position, ...]
 """Everywhere the same place, or positions: at most one in each partition, and one at least."""
 
-StartLike: TypeAlias = Start | str | int | datetime | Position | Mapping[Partition | str, int]
+StartLike: TypeAlias = Start | str | datetime | Position | Mapping[Partition | str, int]
 """What people write for a `Start`."""
 
 _TEXT_FORMS: Final = "earliest, latest, @2026-01-01T00:00Z, or a position such as orders/1.7@42"
 _FORMS: Final = (
-    "earliest, latest, an aware datetime or milliseconds since 1970, @2026-01-01T00:00Z,"
-    " a position such as orders/1.7@42, or offsets by partition"
+    "'earliest', 'latest', an aware datetime, '@2026-01-01T00:00Z', a position such as"
+    " 'orders/1.7@42', or offsets by partition: {'orders/1.7': 42}"
 )
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
@@ -61,12 +61,10 @@ def _parse(value: StartLike) -> Start:
             return (value,)
         case datetime() if value.tzinfo is not None:
             return Moment((value - _EPOCH) // timedelta(milliseconds=1))
-        case int() if not isinstance(value, bool) and value >= 0:
-            return Moment(value)
         case str() if value.strip():
             return _parse_text(value.strip())
         case Mapping() if value:
-            return _in_order([Position(*_partition(where), at) for where, at in value.items()])
+            return _in_order([_position(where, at) for where, at in value.items()])
         case tuple() if positions := [each for each in value if isinstance(each, Position)]:
             return _in_order(positions)
     raise InvalidValue("start", value, _FORMS)
@@ -92,8 +90,12 @@ def _parse_text(text: str) -> Start:
     return _in_order([Position.parse(position) for position in text.split()])
 
 
-def _partition(where: Partition | str) -> Partition:
-    return Partition.parse(where) if isinstance(where, str) else where
+def _position(where: Partition | str, offset: int) -> Position:
+    partition = Partition.parse(where) if isinstance(where, str) else where
+    whole = isinstance(offset, int) and not isinstance(offset, bool)
+    if not isinstance(partition, Partition) or not whole:
+        raise InvalidValue("start", {where: offset}, _FORMS)
+    return Position(*partition, offset)
 
 
 def _in_order(positions: list[Position]) -> tuple[Position, ...]:

@@ -22,6 +22,8 @@ class Stored:
         self.epochs = {grant.unit: grant.epoch for grant in grants}
         """The epochs of the grants that stand."""
         self.pending: CommitGrants | None = None
+        self.opened: set[str] = set()
+        """The units that came to be open since it began, for people to see."""
         self._group = group
         self._term = term
         self._times = times
@@ -43,12 +45,21 @@ class Stored:
         units = () if self._basis is None else self._basis.units
         return {unit.name: unit.load for unit in units if unit.state is UnitState.OPEN}
 
+    @property
+    def states(self) -> dict[str, UnitState]:
+        """All units that there are."""
+        units = () if self._basis is None else self._basis.units
+        return {unit.name: unit.state for unit in units}
+
     def take_units(self, basis: Basis, now: float) -> None:
         """The units were read."""
         # A seek removes grants in the very commit that changes a version.
         if self._basis is not None and self._basis.versions != basis.versions:
             self.doubt_grants(now)
+        first, before = self._basis is None, self.open_units
         self._basis, self._stale = basis, False
+        if not first:
+            self.opened |= self.open_units.keys() - before.keys()
         self._refresh_at = now + self._times.refresh_s
 
     def take_grants(self, grants: Sequence[StoredGrant], now: float) -> bool:

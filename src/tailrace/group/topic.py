@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Generic, TypeVar
 
-from tailrace.group.asked import Asked
+from tailrace.group.asked import Ack, Asked, Until
 from tailrace.group.deliveries import Deliveries
 from tailrace.group.starting import StartLike
 from tailrace.group.tailing import consume
@@ -22,9 +22,9 @@ class Topic(StoredTopic[T], Generic[T]):
         *,
         group: str,
         start: StartLike = "earliest",
-        ack: str = "auto",
+        ack: Ack = "auto",
         attempts: int | None = None,
-        until: str | None = None,
+        until: Until = None,
         limit: int | None = None,
         idle_timeout: timedelta | str | None = None,
         handler_timeout: timedelta | str | None = None,
@@ -34,9 +34,9 @@ class Topic(StoredTopic[T], Generic[T]):
         """A consumer of a group: each message goes to one of them, in order per key.
 
         The same in more places, threads or processes, is all it takes to scale. `start` is where a
-        new group begins: ``"earliest"``, ``"latest"``, a time, a position, or offsets by partition.
-        ``until="end"`` ends the loop at what is there when it begins, `limit` after so many
-        messages, `idle_timeout` when none came for so long. ``ack="manual"`` leaves it to
+        new group begins: ``"earliest"``, ``"latest"``, an aware datetime, a position, or offsets by
+        partition. ``until="end"`` ends the loop at what is there when it begins, `limit` after so
+        many messages, `idle_timeout` when none came for so long. ``ack="manual"`` leaves it to
         `Delivery.ack` and `Delivery.nack`. `handler_timeout` is how long one message may take when
         its partition is to go to another consumer. `id` is what its name, for people, begins with.
         """

@@ -7,7 +7,14 @@ from datetime import UTC, datetime
 
 from tailrace.backend.contract import Backend
 from tailrace.errors import CorruptBatch
-from tailrace.group.definition import StoredGroup, consumer_name, group_names, read_group
+from tailrace.group.definition import (
+    StoredGroup,
+    TopicFilter,
+    consumer_name,
+    group_names,
+    read_group,
+)
+from tailrace.group.failed import FailedMessage, failed_messages
 from tailrace.group.grants import look, standing_grants
 from tailrace.group.members import members
 from tailrace.group.naming import consumer_of
@@ -17,12 +24,17 @@ from tailrace.group.unit import StoredGrant, UnitState
 from tailrace.message import Partition
 from tailrace.topic.ledger import Progress
 from tailrace.topic.reading import record_at
+from tailrace.topic.view import find
 
 
 @dataclass(frozen=True, slots=True)
 class GroupStream:
     """A stream of a group. `owner` is the consumer that has it, if one does: a
-    `GroupConsumer.id`."""
+    `GroupConsumer.id`.
+
+    `failed` are messages, the lowest first, that hold up their keys: at most
+    `tailrace.group.failed.KEPT_MAX`, for there may be thousands.
+    """
 
     partition: str
     state: UnitState
@@ -31,6 +43,7 @@ class GroupStream:
     behind: int
     owner: str | None
     epoch: int | None
+    failed: tuple[FailedMessage, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +62,9 @@ class GroupConsumer:
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """A group in one line. `standing_by` counts consumers for which no stream is left."""
+    """A group in one line. `standing_by` counts consumers for which no stream is left, `failed` the
+    messages that hold up their keys, as far as they are listed. `topic_deleted`: the one topic that
+    it shares is not there."""
 
     name: str
     filter: str
@@ -58,6 +73,8 @@ class GroupSummary:
     open: int
     waiting: int
     behind: int
+    failed: int
+    topic_deleted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +104,12 @@ class StreamLag:
 
 def list_groups(backend: Backend) -> list[GroupSummary]:
     """All groups, by name."""
-    return [show_group(backend, name).summary for name in group_names(backend)]
+    return [group.summary for group in show_groups(backend)]
+
+
+def show_groups(backend: Backend) -> list[GroupDetail]:
+    """All groups with all there is to see, by name."""
+    return [show_group(backend, name) for name in group_names(backend)]
 
 
 def show_group(backend: Backend, name: str) -> GroupDetail:
@@ -95,7 +117,8 @@ def show_group(backend: Backend, name: str) -> GroupDetail:
     stored = read_group(backend, name)
     owners = _Owners(backend)
     grants = {grant.unit: grant for grant in standing_grants(backend, name)}
-    streams = tuple(_stream(view, grants, owners) for view in read_streams(backend, name))
+    failed = failed_messages(backend, name)
+    streams = tuple(_stream(view, grants, owners, failed) for view in read_streams(backend, name))
     consumers = tuple(
         GroupConsumer(each.session, each.owner, each.since, each.silent_s)
         for each in members(backend, name)
@@ -104,7 +127,7 @@ def show_group(backend: Backend, name: str) -> GroupDetail:
     entry = look(backend, name).entry
     leader = None if entry is None else owners.of(entry.process)
     return GroupDetail(
-        summary=_summary(name, stored, streams, consumers),
+        summary=_summary(backend, name, stored, streams, consumers),
         start=stored.definition.start,
         created=datetime.fromtimestamp(stored.definition.created_ms / 1000, UTC),
         leader=leader,
@@ -138,22 +161,39 @@ class _Owners:
         return self._known[process]
 
 
-def _stream(view: StreamView, grants: dict[str, StoredGrant], owners: _Owners) -> GroupStream:
+def _stream(
+    view: StreamView,
+    grants: dict[str, StoredGrant],
+    owners: _Owners,
+    failed: dict[str, tuple[FailedMessage, ...]],
+) -> GroupStream:
     grant = grants.get(str(view.partition))
     if grant is not None and (grant.fenced or owners.of(grant.process) is None):
         grant = None
     owner = None if grant is None else consumer_of(grant.borrower)
     epoch = None if grant is None else grant.epoch
     name = str(view.partition)
-    return GroupStream(name, view.state, view.mark, view.bounds.end, view.behind, owner, epoch)
+    return GroupStream(
+        partition=name,
+        state=view.state,
+        mark=view.mark,
+        end=view.bounds.end,
+        behind=view.behind,
+        owner=owner,
+        epoch=epoch,
+        # What waits is not handed out, or is of an earlier topic of that name.
+        failed=failed.get(name, ()) if view.state is UnitState.OPEN else (),
+    )
 
 
 def _summary(
+    backend: Backend,
     name: str,
     stored: StoredGroup,
     streams: tuple[GroupStream, ...],
     consumers: tuple[GroupConsumer, ...],
 ) -> GroupSummary:
+    topics = TopicFilter(stored.definition.filter)
     open_count = sum(stream.state is UnitState.OPEN for stream in streams)
     return GroupSummary(
         name=name,
@@ -163,6 +203,8 @@ def _summary(
         open=open_count,
         waiting=sum(stream.state is UnitState.WAITING for stream in streams),
         behind=sum(stream.behind for stream in streams),
+        failed=sum(len(stream.failed) for stream in streams),
+        topic_deleted=topics.exact and find(backend, topics.text) is None,
     )
 
 

@@ -22,6 +22,7 @@ from tailrace.hub import Hub
 from tailrace.log.columns import records_of
 from tailrace.log.record import Record
 from tailrace.message import Mode, Op, Partition
+from tailrace.topic.own import own_topic
 from tailrace.topic.topic import Topic
 
 AUDIT: Final = "tailrace.audit"
@@ -72,9 +73,8 @@ def audit_entry(
 
 def audit_topic(hub: Hub) -> Topic[Any]:
     """The topic of all entries, made if it is not there."""
-    if AUDIT in hub.topics():
-        return hub.topic(AUDIT)
-    return hub.create_topic(AUDIT, partitions=1, exist_ok=True)
+    own_topic(hub.backend, AUDIT, time.time_ns() // 1_000_000)
+    return hub.topic(AUDIT)
 
 
 def audit_append(topic: Topic[Any], entry: AuditEntry) -> tuple[Partition, Records]:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from tailrace.amount import format_amount
 from tailrace.backend.contract import Records, TableKey, Transaction, raise_fence
 from tailrace.errors import Busy, Fenced, InvalidValue
+from tailrace.group.group import checked_reason
 from tailrace.hub import Hub
 from tailrace.message import Partition, Position
 from tailrace.operations.audit import audit_append, audit_entry, audit_topic
@@ -80,13 +81,6 @@ def discard(hub: Hub, consumer: str, positions: Sequence[str], reason: str) -> R
     mailbox = open_mailbox(hub, consumer)
     audited = Audited("dlq discard", "given up", checked_reason(reason))
     return _resolve(hub, mailbox, audited, lambda: chosen(mailbox, positions))
-
-
-def checked_reason(reason: str) -> str:
-    """A reason in words; `InvalidValue` for an empty one."""
-    if not reason.strip():
-        raise InvalidValue("reason", reason, "a text: the audit keeps it")
-    return reason.strip()
 
 
 def _check_writable(mailbox: Mailbox, letter: WaitingLetter) -> None:

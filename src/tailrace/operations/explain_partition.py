@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from tailrace.amount import format_amount
 from tailrace.group.definition import TopicFilter, group_names, read_group
@@ -11,7 +12,10 @@ from tailrace.group.view import GroupDetail, GroupStream, show_group
 from tailrace.hub import Hub
 from tailrace.message import Partition
 from tailrace.operations.explanation import Explanation, Fact, Remedy
+from tailrace.operations.standstill import silent_owner, skip_command, tell_failed
 from tailrace.operations.topics import find_topic
+
+_TOLD_MAX: Final = 3
 
 
 def explain_partition(hub: Hub, partition: Partition) -> Explanation:
@@ -31,12 +35,13 @@ def explain_partition(hub: Hub, partition: Partition) -> Explanation:
         mine = {stream.partition: stream for stream in group.streams}
         stream = mine[str(partition)]
         before = [mine[str(where)] for where in follows if str(where) in mine]  # or it is deleted
-        state, why = _why(stream, before, group)
+        state, why = _why(hub, stream, before, group)
         headlines.append(f"{state} for {group.summary.name}")
-        facts.append(Fact(group.summary.name, why))
+        facts += [Fact(group.summary.name, each) for each in (why, *_held_up(stream))]
         if stream.behind:
             waits = True
             remedies.append(Remedy("look", f"tailrace lag {group.summary.name}"))
+        remedies += _helps(hub, stream, group)
     if not headlines:
         state = "SEALED" if sealed else "OPEN"
         return Explanation(
@@ -58,7 +63,9 @@ def _groups(hub: Hub, topic: str) -> Iterator[GroupDetail]:
             yield show_group(hub.backend, name)
 
 
-def _why(stream: GroupStream, follows: list[GroupStream], group: GroupDetail) -> tuple[str, str]:
+def _why(
+    hub: Hub, stream: GroupStream, follows: list[GroupStream], group: GroupDetail
+) -> tuple[str, str]:
     """The state of a stream in a word, and what it waits for in a sentence."""
     behind = f"{format_amount(stream.behind, 'message')} behind"
     if stream.state is UnitState.FINISHED:
@@ -70,7 +77,28 @@ def _why(stream: GroupStream, follows: list[GroupStream], group: GroupDetail) ->
             return "WAITING", f"an operator is sending the group elsewhere; {behind}"
         return "WAITING", f"{behind}; begins when {names} is finished, so that order holds"
     if stream.owner is not None:
-        return "CONSUMED", f"{behind}; {stream.owner} has it, epoch {stream.epoch}"
+        owned = f"{behind}; {stream.owner} has it, epoch {stream.epoch}"
+        if silent := silent_owner(hub, group, stream):
+            return "SILENT", f"{owned}, and gave no sign of life for {silent.silent_s:.0f} s"
+        return "STUCK" if stream.failed else "CONSUMED", owned
     if not group.consumers:
         return "UNATTENDED", f"{behind}; no consumer of the group runs"
     return "FREE", f"{behind}; it is about to be granted to a consumer"
+
+
+def _held_up(stream: GroupStream) -> Iterator[str]:
+    """The messages that hold up others of their keys, the lowest of them."""
+    for failed in stream.failed[:_TOLD_MAX]:
+        yield f"stands still: {tell_failed(failed)}"
+    if len(stream.failed) > _TOLD_MAX:
+        yield f"and {len(stream.failed) - _TOLD_MAX:,} more stand still"
+
+
+def _helps(hub: Hub, stream: GroupStream, group: GroupDetail) -> Iterator[Remedy]:
+    name = group.summary.name
+    if silent := silent_owner(hub, group, stream):
+        outcome = f"{silent.process} is stopped or cut off: continue or end it"
+        yield Remedy("owner", f"tailrace group show {name}", outcome)
+    for failed in stream.failed[:_TOLD_MAX]:
+        outcome = "passes over it" + ("" if failed.key is None else ", and its key goes on")
+        yield Remedy("skip", skip_command(name, failed), outcome)

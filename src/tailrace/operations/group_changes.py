@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from tailrace.amount import format_amount
 from tailrace.backend.contract import Transaction
 from tailrace.group.definition import consumer_name, read_group
+from tailrace.group.group import checked_reason
 from tailrace.group.opening import delete_group
 from tailrace.group.sending import plan_seek as targets_of
 from tailrace.group.sending import plan_skip as would_skip
@@ -44,12 +45,14 @@ def seek(hub: Hub, name: str, to: str, reason: str = "") -> GroupPlan:
     before = _marks(hub, name)
     after = hub.group(name).seek(to)
     was = {where: before.get(where, 0) for where in after}
-    _audit(hub, audit_entry("group seek", name, before=was, after=after, reason=reason))
+    done = {**after, "done": f"sent to {to}"}
+    _audit(hub, audit_entry("group seek", name, before=was, after=done, reason=reason))
     return plan
 
 
-def plan_skip(hub: Hub, name: str, position: str) -> GroupPlan:
-    """What `skip` would do."""
+def plan_skip(hub: Hub, name: str, position: str, reason: str) -> GroupPlan:
+    """What `skip` would do; `InvalidValue` for an empty reason."""
+    checked_reason(reason)
     where = Position.parse(position)
     if not would_skip(hub.backend, name, where):
         line = f"{name}: {position} is acknowledged already; nothing to do"
@@ -69,9 +72,9 @@ def skip(hub: Hub, name: str, position: str, reason: str) -> GroupPlan:
 
     Nothing is done, nor audited, when it is acknowledged by now.
     """
-    plan = plan_skip(hub, name, position)
+    plan = plan_skip(hub, name, position, reason)
     if hub.group(name).skip(position, reason=reason):
-        after = {"acknowledged": position}
+        after = {"acknowledged": position, "done": f"skipped {position}"}
         _audit(hub, audit_entry("group skip", name, after=after, reason=reason))
     return plan
 
@@ -95,7 +98,8 @@ def delete(hub: Hub, name: str, reason: str = "") -> GroupPlan:
     plan = plan_delete(hub, name)
     before = {"filter": read_group(hub.backend, name).definition.filter, **_marks(hub, name)}
     delete_group(hub.backend, name)
-    _audit(hub, audit_entry("group delete", name, before=before, reason=reason))
+    after = {"done": "deleted"}
+    _audit(hub, audit_entry("group delete", name, before=before, after=after, reason=reason))
     return plan
 
 

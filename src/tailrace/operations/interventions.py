@@ -18,9 +18,9 @@ import msgspec
 
 from tailrace.backend.contract import TableKey
 from tailrace.errors import Busy, Fenced, InvalidValue, Sealed, UnknownTopic
+from tailrace.group.group import checked_reason
 from tailrace.hub import Hub
 from tailrace.operations.audit import audit_append, audit_entry, audit_topic
-from tailrace.operations.dead_letters import checked_reason
 from tailrace.operations.offsets import Place, format_offsets, parse_place
 from tailrace.operations.registered import FoundWriter, commit_log, find_writer, runner
 from tailrace.pipeline.books import Books, State, WriterState

@@ -11,13 +11,14 @@ from tailrace.amount import format_amount
 from tailrace.backend.embedded import EmbeddedBackend
 from tailrace.backend.embedded.reading import SegmentInfo
 from tailrace.errors import BackendUnavailable
-from tailrace.group.view import GroupSummary, list_groups
+from tailrace.group.view import GroupDetail, GroupSummary, show_groups
 from tailrace.hub import Hub
 from tailrace.message import Partition
 from tailrace.operations.holdings import embedded_log, layout_of
 from tailrace.operations.hub_info import HubSummary, file_bytes, hub_info
 from tailrace.operations.pipelines import PipelineView, view_pipelines
 from tailrace.operations.segments import partitions_in
+from tailrace.operations.standstill import name_failed, silent_owner
 from tailrace.pipeline.books import State
 from tailrace.topic.lineage import is_usual_count
 
@@ -57,13 +58,17 @@ def status(hub: Hub) -> HubStatus:
     """Look at everything that can be seen without reading the records."""
     info = hub_info(hub)
     pipelines = view_pipelines(hub)
-    groups = list_groups(hub.backend)
+    groups = show_groups(hub.backend)
     problems = [*_gaps(hub), *_disk(info), *_database(hub, info), *_files(hub)]
     for pipeline in pipelines:
         problems += [*_reader(pipeline), *_writers(pipeline), *_letters(pipeline)]
     for group in groups:
-        problems += _unattended(group)
-    notes = tuple(note for group in groups for note in _standing_by(hub, group))
+        problems += [*_unattended(group.summary), *_failed(group), *_silent(hub, group)]
+    notes = tuple(
+        note
+        for group in groups
+        for note in (*_standing_by(hub, group.summary), *_topic_deleted(group.summary))
+    )
     return HubStatus(not problems, tuple(problems), info, len(pipelines), len(groups), notes)
 
 
@@ -129,6 +134,35 @@ def _unattended(group: GroupSummary) -> Iterator[Problem]:
     if group.behind and not group.consumers:
         what = f"{group.behind:,} behind, and no consumer runs"
         yield Problem(f"group {group.name}", what, f"tailrace lag {group.name}")
+
+
+def _failed(group: GroupDetail) -> Iterator[Problem]:
+    for stream in group.streams:
+        if stream.failed:
+            first, *others = stream.failed
+            more = f" and {len(others):,} more" if others else ""
+            what = f"stands still at {name_failed(first)}{more}, {stream.behind:,} behind"
+            remedy = f"tailrace explain {stream.partition}"
+            yield Problem(f"group {group.summary.name}", what, remedy)
+
+
+def _silent(hub: Hub, group: GroupDetail) -> Iterator[Problem]:
+    found = {silent.id: silent for s in group.streams if (silent := silent_owner(hub, group, s))}
+    for each in found.values():
+        count = sum(stream.owner == each.id for stream in group.streams)
+        what = (
+            f"{each.id} has {format_amount(count, 'stream')}"
+            f" and gave no sign of life for {each.silent_s:.0f} s"
+        )
+        yield Problem(
+            f"group {group.summary.name}", what, f"tailrace group show {group.summary.name}"
+        )
+
+
+def _topic_deleted(group: GroupSummary) -> Iterator[Problem]:
+    if group.topic_deleted:
+        what = f"its topic {group.filter} was deleted"
+        yield Problem(f"group {group.name}", what, f"tailrace group delete {group.name}")
 
 
 def _standing_by(hub: Hub, group: GroupSummary) -> Iterator[Problem]:

@@ -12,6 +12,8 @@ from tailrace.hub import Hub
 from tailrace.message import Partition
 from tailrace.operations.holdings import Held, held_in, total
 from tailrace.topic.composite import check_name
+from tailrace.topic.lineage import check_count
+from tailrace.topic.own import check_new_topic
 from tailrace.topic.router import RouterKind
 from tailrace.topic.topic import StorageTopicInfo, Topic
 
@@ -92,6 +94,12 @@ class Route:
 
     key: str
     partition: str
+
+
+def check_topic(name: str, *, partitions: int, any_count: bool) -> None:
+    """`InvalidName` or `InvalidValue` for a topic that `create_topic` would not create anywhere."""
+    check_new_topic(name)
+    check_count(partitions, any_count)
 
 
 def create_topic(

@@ -34,6 +34,14 @@ def check_name(kind: str, name: object) -> str:
     return name
 
 
+def check_new_name(kind: str, name: object) -> str:
+    """The name, if it is valid and no command takes it for an option; otherwise `InvalidName`."""
+    checked = check_name(kind, name)
+    if checked.startswith("-"):
+        raise InvalidName(kind, name)
+    return checked
+
+
 class Definition(msgspec.Struct, frozen=True):
     """A composite topic without its name.
 

@@ -58,7 +58,8 @@ _DELETED = StreamState(sealed=True, drained=True)
 
 def check_count(partitions: int, any_count: bool) -> None:
     """`InvalidValue` unless a storage topic may have so many partitions."""
-    if not isinstance(partitions, int) or not 1 <= partitions <= PARTITIONS_MAX:
+    whole = isinstance(partitions, int) and not isinstance(partitions, bool)
+    if not whole or not 1 <= partitions <= PARTITIONS_MAX:
         raise InvalidValue("partitions", partitions, f"1 to {PARTITIONS_MAX:,}")
     if not (any_count or is_usual_count(partitions)):
         valid = "1, 2, 3 or a multiple of 4 or 6"

@@ -8,7 +8,9 @@ import pytest
 
 from tailrace.errors import InvalidName, InvalidValue
 from tailrace.group.asked import Asked
+from tailrace.hub import Hub
 from tailrace.settings import HubSettings
+from tailrace.testing import MemoryBackend
 from tailrace.topic.topic import Topic
 from tests.unit.group.single_owner import SingleOwner, consume
 
@@ -28,6 +30,20 @@ from tests.unit.group.single_owner import SingleOwner, consume
 def test_bad_options_are_refused_with_what_is_valid(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidValue, match=next(iter(options))):
         Asked.of(HubSettings(), **options)
+
+
+def test_a_type_checker_refuses_what_is_refused() -> None:
+    """Each of these is an error to mypy, which also tells of an ignore that is not needed."""
+    with Hub.from_backend(MemoryBackend()) as hub:
+        orders = hub.create_topic("orders")
+        with pytest.raises(InvalidValue, match="until"):
+            orders.tail(group="g", until="nd")  # type: ignore[arg-type]
+        with pytest.raises(InvalidValue, match="ack"):
+            orders.tail(group="g", ack="never")  # type: ignore[arg-type]
+        with pytest.raises(InvalidValue, match="until"):
+            hub.tail("orders", group="g", until="nd")  # type: ignore[call-overload]
+        with pytest.raises(InvalidValue, match="start"):
+            orders.tail(group="g", start=3)  # type: ignore[arg-type]
 
 
 def test_a_bad_id_is_refused() -> None:

@@ -18,10 +18,16 @@ from tailrace.group.deliveries import Deliveries
 from tailrace.group.delivery import Delivery
 from tailrace.group.holding import Holding
 from tailrace.hub import Hub
+from tailrace.message import Partition
 from tailrace.settings import HubSettings
 from tailrace.topic.topic import Topic
 from tests.unit.group.consuming import for_each, left, push
+from tests.unit.group.session.one_unit import in_thread
 from tests.unit.group.single_owner import SingleOwner, consume
+from tests.waiting import until
+
+PATIENCE_S = 10.0
+"""Less than a consumer sleeps when it expects nothing, and more than it takes to wake."""
 
 
 def test_a_message_given_back_comes_again_before_others_of_its_key(
@@ -115,6 +121,43 @@ def test_manual_acknowledgements_from_many_threads_keep_the_order_per_key(
     assert left(topic) == []
 
 
+def test_an_acknowledgement_by_another_thread_ends_the_wait_for_the_next_of_its_key(
+    backend: Backend, runtime: SingleOwner
+) -> None:
+    topic = Hub.from_backend(backend).create_topic("orders", partitions=1)
+    push(topic, 2, keys=1)
+    got: list[Delivery[Any]] = []
+    with consume(topic, runtime, ack="manual", limit=2) as deliveries:
+        thread = in_thread(lambda: for_each(deliveries, got.append))
+        until(lambda: got and waits(deliveries))
+        got[0].ack()
+        thread.join(PATIENCE_S)
+        assert [delivery.value for delivery in got] == [0, 1]
+
+
+def test_what_is_given_back_for_a_moment_does_not_wait_for_what_was_given_back_for_long(
+    backend: Backend, runtime: SingleOwner
+) -> None:
+    topic = Hub.from_backend(backend).create_topic("orders", partitions=1)
+    push(topic, 2, keys=2)
+    got: list[Delivery[Any]] = []
+    with consume(topic, runtime, ack="manual", limit=3) as deliveries:
+        thread = in_thread(lambda: for_each(deliveries, got.append))
+        until(lambda: len(got) == 2 and waits(deliveries))
+        got[0].nack(delay="1h")
+        until(lambda: waits(deliveries))
+        got[1].nack(delay="20ms")
+        thread.join(PATIENCE_S)
+        assert [delivery.value for delivery in got] == [0, 1, 1]
+
+
+def waits(deliveries: Deliveries[Any]) -> bool:
+    """Whether no unit has anything to hand out, as far as the consumer has looked."""
+    share = deliveries._session.share
+    with share.lock:
+        return share.rota.size == 0
+
+
 def test_what_is_not_acknowledged_by_hand_comes_again(
     topic: Topic[Any], runtime: SingleOwner
 ) -> None:
@@ -124,6 +167,22 @@ def test_what_is_not_acknowledged_by_hand_comes_again(
             if delivery.value % 2:
                 delivery.ack()
     assert left(topic) == [0, 2, 4, 6, 8]
+
+
+def test_what_is_acknowledged_by_hand_soon_after_the_block_was_left_is_done(
+    topic: Topic[Any], runtime: SingleOwner
+) -> None:
+    push(topic, 1)
+
+    def acknowledge_late(delivery: Delivery[Any]) -> None:
+        until(lambda: runtime.unsubscribed)
+        delivery.ack()
+
+    with consume(topic, runtime, ack="manual", limit=1) as deliveries:
+        (delivery,) = deliveries
+        thread = in_thread(lambda: acknowledge_late(delivery))
+    thread.join()
+    assert left(topic) == []
 
 
 def test_a_failed_key_ends_no_loop_before_the_others_are_done(
@@ -160,7 +219,9 @@ def test_a_partition_that_can_hold_back_no_more_says_so(
             for_each(deliveries, Delivery.nack)
         assert list(deliveries) == []
         assert deliveries.stats().held_back == 10
-    assert "orders/0.0 stands still" in caplog.text
+        deliveries._session.wake([Partition("orders", 0, 0)])
+        assert list(deliveries) == []
+    assert caplog.text.count("orders/0.0 stands still") == 1
 
 
 def test_the_error_carries_the_delivery_so_that_it_can_be_parked_and_passed_over(
@@ -189,6 +250,19 @@ def test_the_error_carries_the_delivery_so_that_it_can_be_parked_and_passed_over
     assert sorted(parked) == [(11, 2, "k1"), (16, 2, "k1"), (23, 2, "k3")]
     assert sorted(got + [value for value, _, _ in parked]) == list(range(30))
     assert left(topic) == []
+
+
+def test_what_has_failed_is_settled_and_to_give_it_back_again_does_nothing(
+    topic: Topic[Any], runtime: SingleOwner
+) -> None:
+    push(topic, 1)
+    with consume(topic, runtime, attempts=1, until="end") as deliveries:
+        with pytest.raises(DeliveryFailed) as caught:
+            for_each(deliveries, Delivery.nack)
+        assert caught.value.delivery.settled
+        caught.value.delivery.nack()
+        assert list(deliveries) == []
+        assert deliveries.stats().nacked == 1
 
 
 def test_a_failed_delivery_stays_with_its_consumer_when_the_error_is_copied(

@@ -13,7 +13,10 @@ import pytest
 
 import tailrace
 from tailrace.errors import DeliveryFailed, Error, HubClosed, InvalidValue
+from tailrace.group.chunk import Chunk, Fate
 from tailrace.group.delivery import Delivery
+from tailrace.group.handlers import call_each
+from tailrace.message import Partition
 from tailrace.topic.topic import Topic
 from tests.unit.group.consuming import left, push
 from tests.unit.group.single_owner import SingleOwner, consume
@@ -53,6 +56,28 @@ def test_a_handler_that_raises_gets_the_message_again(
 
     consume(topic, runtime, until="end").run(handler)
     assert sorted(got) == list(range(10))
+
+
+class Owner:
+    """Notes for how long a delivery is given back."""
+
+    def __init__(self) -> None:
+        self.delays_s: list[float] = []
+
+    def ack(self, offset: int, wait: bool) -> None:
+        raise AssertionError
+
+    def nack(self, offset: int, delay_s: float) -> Fate:
+        self.delays_s.append(delay_s)
+        return Fate.AGAIN
+
+
+def test_a_message_comes_again_later_each_time_until_every_ten_seconds() -> None:
+    owner = Owner()
+    chunk = Chunk.listed(Partition("orders", 0, 0), 0, 1, [0], [b"k"])
+    chunk.owner, chunk.values = owner, [b""]
+    call_each([Delivery(chunk, 0, attempt) for attempt in range(1, 10)], refuse, None)
+    assert owner.delays_s == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10, 10])
 
 
 def test_a_handler_that_always_raises_ends_the_run_with_its_reason(
@@ -130,6 +155,21 @@ def test_what_ends_a_consumer_in_a_thread_is_raised_by_wait_and_then_no_more(
     assert runtime.left
     assert deliveries.wait("0s")
     deliveries.shutdown()
+
+
+def test_what_a_handler_raises_and_what_ends_a_consumer_is_logged(
+    topic: Topic[Any], runtime: SingleOwner, caplog: pytest.LogCaptureFixture
+) -> None:
+    push(topic, 1)
+    deliveries = consume(topic, runtime, attempts=2).start(refuse)
+    with pytest.raises(DeliveryFailed):
+        deliveries.wait("10s")
+    *refused, ended = [record for record in caplog.records if record.name == "tailrace.group"]
+    assert len(refused) == 2
+    assert all("<Delivery orders/0." in record.getMessage() for record in refused)
+    assert all("ValueError: never" in (record.exc_text or "") for record in refused)
+    assert ended.getMessage() == "a consumer of billing has ended"
+    assert "DeliveryFailed" in (ended.exc_text or "")
 
 
 def test_a_consumer_in_a_thread_runs_until_its_end_is_waited_for(

@@ -6,12 +6,19 @@ from itertools import count
 
 import pytest
 
-from tailrace.group.actions import Send
-from tailrace.group.events import Beaten, Elected
+from tailrace.group.actions import Action, Send
+from tailrace.group.events import Beaten, Elected, UnitsRead
 from tailrace.group.leading import Leading
-from tailrace.group.messages import LeaderWanted, Ping, PingResponse, Roster
+from tailrace.group.messages import (
+    LeaderConnectResponse,
+    LeaderWanted,
+    Ping,
+    PingResponse,
+    Roster,
+    UpdateProgress,
+)
 from tailrace.group.times import Times
-from tailrace.group.unit import StoredGrant
+from tailrace.group.unit import Basis, StoredGrant
 
 TIMES = Times()
 GROUP, TERM, UNIT = "billing", 7, "orders/0.0"
@@ -109,3 +116,38 @@ def test_whoever_was_silent_while_it_was_stopped_itself_is_not_taken_for_dead() 
     assert lives_at(woken_at + TIMES.hold_s - STEP_S)
     assert lives_at(woken_at + TIMES.free_s - STEP_S)
     assert not lives_at(woken_at + TIMES.free_s)
+
+
+def wanted(borrower: str) -> LeaderWanted:
+    return LeaderWanted(GROUP, borrower, (), revoke_timeout_s=35.0, roster_version=1)
+
+
+def test_who_wants_to_be_taken_in_before_it_may_act_is_taken_in_once_with_its_first_beat() -> None:
+    leading = elected(predecessor=None)
+    leader = leading.leader(GROUP)
+    assert leader is not None
+    for borrower in ("b.1", "b.2"):
+        assert leading.heard("b", wanted(borrower), 0.0) == []
+    assert leading.heard("b", UpdateProgress(GROUP, "b.1", UNIT, epoch=5, mark=60), 0.0) == []
+    assert leading.tick(0.0) == []
+    leading.beaten(Beaten(0.0, ((GROUP, TERM),)), 0.1)
+    assert taken_in(leading.tick(0.1)) == {"b.1", "b.2"}
+    assert taken_in(leading.tick(5.0)) == set()
+
+
+def test_who_wants_to_be_taken_in_while_its_lease_is_over_is_taken_in_with_the_next_beat() -> None:
+    leading = Leading("new", TIMES)
+    leading.begin(Elected(GROUP, TERM, ()), None, 0.0)
+    leading.beaten(Beaten(0.0, ((GROUP, TERM),)), 0.0)
+    leading.handle(GROUP, UnitsRead(GROUP, Basis((), ())), 0.0)
+    leading.tick(0.0)
+    over = TIMES.hold_s
+    assert leading.heard("b", wanted("b.1"), over) == []
+    leading.beaten(Beaten(over, ((GROUP, TERM),)), over)
+    assert taken_in(leading.tick(over)) == {"b.1"}
+
+
+def taken_in(actions: list[Action]) -> set[str]:
+    """The borrowers that are told so."""
+    sent = [action.message for action in actions if isinstance(action, Send)]
+    return {each.borrower for each in sent if isinstance(each, LeaderConnectResponse)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -27,6 +28,16 @@ def test_until_the_end_means_what_was_there_at_the_start(
             push(topic, 1, first=100 + delivery.value)
     assert sorted(got) == list(range(10))
     assert len(left(topic)) == 10
+
+
+def test_until_the_end_what_came_since_is_not_read_together_with_what_was_there(
+    topic: Topic[Any], runtime: SingleOwner
+) -> None:
+    push(topic, 10)
+    with consume(topic, runtime, until="end") as deliveries:
+        push(topic, 10, first=10)
+        assert sorted(delivery.value for delivery in deliveries) == list(range(10))
+    assert left(topic) == list(range(10, 20))
 
 
 def test_until_the_end_of_an_empty_topic_is_at_once(
@@ -85,6 +96,17 @@ def test_a_loop_ends_when_nothing_came_for_a_while(topic: Topic[Any], runtime: S
     push(topic, 10)
     with consume(topic, runtime, idle_timeout="20ms") as deliveries:
         assert len(list(deliveries)) == 10
+
+
+def test_the_time_that_a_handler_takes_is_not_idle(topic: Topic[Any], runtime: SingleOwner) -> None:
+    push(topic, 1)
+    with consume(topic, runtime, idle_timeout="50ms") as deliveries:
+        iterator = iter(deliveries)
+        next(iterator)
+        time.sleep(0.06)
+        began = time.monotonic()
+        assert list(iterator) == []
+        assert time.monotonic() - began >= 0.05
 
 
 def test_the_time_to_join_is_not_idle(topic: Topic[Any], runtime: SingleOwner) -> None:

@@ -214,6 +214,45 @@ def test_a_connection_that_brings_an_impossible_length_is_dropped(
     party.poll_until(lambda: party.heard["b"].messages == [("a", Ping(1, 0))])
 
 
+def test_connections_beyond_the_bound_are_refused_until_another_has_ended(
+    party: Party, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sockets, "INCOMING_MAX", 2)
+    receiver = party["b"]
+    opened = [_connect(party, "b") for _ in range(4)]
+    receiver.poll(LONG_S)
+    assert [_is_refused(raw) for raw in opened] == [False, False, True, True]
+    opened[0].close()
+    receiver.poll(LONG_S)
+    opened.append(_connect(party, "b"))
+    receiver.poll(LONG_S)
+    assert not _is_refused(opened[-1])
+    for raw in opened:
+        raw.close()
+    receiver.poll(LONG_S)
+
+
+def _is_refused(raw: socket.socket) -> bool:
+    raw.setblocking(False)
+    try:
+        return raw.recv(1) == b""
+    except BlockingIOError:
+        return False
+
+
+def test_a_process_that_accepts_too_slowly_is_not_said_to_be_gone(
+    party: Party, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sockets, "_BACKLOG", 0)
+    receiver, sender = party["b"], party["a"]
+    with _connect(party, "b"):
+        sender.send("b", Ping(1, 0))
+        assert party.heard["a"].ended == []
+        receiver.poll(LONG_S)
+        sender.send("b", Ping(2, 0))
+        party.poll_until(lambda: party.heard["b"].messages == [("a", Ping(2, 0))])
+
+
 def test_messages_that_come_in_pieces_are_put_together(party: Party) -> None:
     _ = party["b"]
     data = _frame(msgspec.msgpack.encode(["z", Ping(1, 2)])) * 3

@@ -10,7 +10,9 @@ from typing import Any, NoReturn
 import pytest
 
 import tailrace
-from tailrace.errors import BackendUnavailable
+from tailrace.errors import BackendUnavailable, InvalidValue
+from tailrace.group.asked import Until
+from tailrace.group.members import members
 from tailrace.hub import Hub
 from tailrace.testing import ManualClock, MemoryBackend
 from tests.integration.processes import ended_well, fork
@@ -115,6 +117,23 @@ def test_an_option_that_is_not_valid_is_named(options: dict[str, Any]) -> None:
             topic.tail(group="billing", **options)
 
 
+def test_a_consumer_that_has_left_is_listed_no_longer() -> None:
+    hub = Hub.from_backend(MemoryBackend())
+    with hub.create_topic("orders").tail(group="billing") as consumer:
+        assert [each.session for each in members(hub.backend, "billing")] == [consumer.id]
+    assert members(hub.backend, "billing") == []
+
+
+def test_a_group_that_is_named_twice_has_one_name() -> None:
+    hub = Hub.from_backend(MemoryBackend())
+    hub.create_topic("orders")
+    for group in (None, "billing"):
+        assert hub.tail("$shared/billing/orders", group=group).group == "billing"
+    with pytest.raises(InvalidValue, match="'billing', as '\\$shared/billing/orders' says"):
+        hub.tail("$shared/billing/orders", group="printing")
+    assert hub.groups() == ["billing"]
+
+
 def test_a_start_in_a_topic_that_is_not_the_groups_is_refused() -> None:
     with Hub.from_backend(MemoryBackend()) as hub:
         topic = hub.create_topic("orders", partitions=1)
@@ -141,7 +160,7 @@ def test_a_handler_that_cannot_be_called_acknowledges_nothing(handler: Any) -> N
 
 @pytest.mark.parametrize("until", ["end", None])
 def test_a_filter_that_matches_no_topic_yet_says_so_once(
-    until: str | None, caplog: pytest.LogCaptureFixture
+    until: Until, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Hub.from_backend(MemoryBackend()) as hub:
         with hub.tail("ord*", group="billing", until=until, limit=1) as deliveries:

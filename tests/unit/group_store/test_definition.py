@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -80,7 +81,6 @@ def test_group_and_filter_may_be_named_as_one() -> None:
     [
         ("earliest", Extreme.EARLIEST, "earliest"),
         ("latest", Extreme.LATEST, "latest"),
-        (1_767_225_600_000, Moment(1_767_225_600_000), "@2026-01-01T00:00:00.000+00:00"),
         (
             datetime(2026, 1, 1, tzinfo=UTC),
             Moment(1_767_225_600_000),
@@ -104,12 +104,52 @@ def test_a_start_may_be_written_in_many_ways(written: StartLike, start: object, 
 
 @pytest.mark.parametrize(
     "written",
-    ["", "tomorrow", "@soon", -1, True, {}, (), datetime(2026, 1, 1), "orders/1.7", 1.5],
+    [
+        "",
+        "tomorrow",
+        "@soon",
+        -1,
+        3,
+        True,
+        {},
+        {0: 3},
+        {"orders/1.7": True},
+        (),
+        datetime(2026, 1, 1),
+        "orders/1.7",
+        1.5,
+    ],
 )
 def test_a_malformed_start_is_refused(written: StartLike) -> None:
     with pytest.raises(InvalidValue) as error:
         parse_start(written, "to")
     assert (error.value.what, error.value.value) == ("to", written)
+
+
+def test_a_number_is_not_taken_for_a_time_and_what_is_valid_is_listed(hub: Hub) -> None:
+    hub.create_topic("orders", partitions=1).push_many([(None, number) for number in range(5)])
+    number: Any = 3
+    forms = "'earliest', 'latest', an aware datetime, .* 'orders/1.7@42', or offsets by partition"
+    with pytest.raises(InvalidValue, match=forms):
+        hub.tail("orders", group=GROUP, start=number)
+    with hub.tail("orders", group=GROUP, until="end") as deliveries:
+        assert len(list(deliveries)) == 5
+    with pytest.raises(InvalidValue, match=forms):
+        hub.group(GROUP).seek(number)
+    assert hub.group(GROUP).lag()[0].behind == 0
+
+
+@pytest.mark.parametrize("topics", [None, 7, b"orders"])
+def test_topics_that_are_no_text_are_refused(hub: Hub, topics: Any) -> None:
+    with pytest.raises(InvalidValue, match=r"topics is .* valid: a topic, or a pattern"):
+        hub.tail(topics, group=GROUP)
+
+
+def test_a_name_that_looks_like_an_option_makes_no_group(hub: Hub) -> None:
+    hub.create_topic("orders")
+    with pytest.raises(InvalidName, match="not starting with a dot or -"):
+        hub.tail("orders", group="-billing")
+    assert hub.groups() == []
 
 
 def test_a_group_is_made_once_and_then_opened(backend: Backend, hub: Hub) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from itertools import combinations
 from typing import Any
 
@@ -106,7 +107,8 @@ def test_a_time_starts_each_stream_at_its_first_record_of_that_time(
     for _ in range(10):
         offsets.append(topic.push(1).offset)
         clock.advance(1)
-    open_group(backend, GROUP, "orders", clock.now_ms() - 4000, clock)
+    since = datetime.fromtimestamp((clock.now_ms() - 4000) / 1000, UTC)
+    open_group(backend, GROUP, "orders", since, clock)
     assert offsets[5] < marks(backend, "orders/0.0")[0] <= offsets[6]
 
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from tailrace.backend.contract import Backend, Transaction
+from tailrace.backend.contract import Backend, Change, Transaction
 from tailrace.errors import DeliveryFailed, Fenced, InvalidValue, OutOfRange, UnknownGroup
 from tailrace.group.definition import consumer_name, read_group
 from tailrace.group.deliveries import Deliveries
 from tailrace.group.delivery import Delivery
 from tailrace.group.events import GrantsRefused
 from tailrace.group.opening import open_group
+from tailrace.group.reach import reach_key, reach_value, read_reach
 from tailrace.group.seeking import (
     Order,
     find_seek,
@@ -20,12 +21,14 @@ from tailrace.group.seeking import (
     finishing,
     pending_change,
 )
-from tailrace.group.sending import plan_skip, seek, skip
+from tailrace.group.sending import plan_skip, seek, settle, skip
 from tailrace.group.starting import Placement
 from tailrace.group.streams import BasisReader, read_basis
 from tailrace.group.unit import UnitState
 from tailrace.hub import Hub
 from tailrace.message import Partition, Position
+from tailrace.operations.audit import read_audit
+from tailrace.operations.group_changes import skip as skip_and_audit
 from tailrace.testing import ManualClock, MemoryBackend
 from tailrace.topic.ledger import Progress
 from tailrace.topic.topic import Topic
@@ -102,6 +105,17 @@ def test_what_is_acknowledged_is_not_skipped(backend: Backend, orders: Topic[Any
     assert not skip(backend, GROUP, second)
 
 
+def test_only_a_skip_that_did_something_is_audited_and_in_the_history(
+    hub: Hub, orders: Topic[Any]
+) -> None:
+    position = f"orders/0.0@{offsets(orders, 0)[4]}"
+    for reason in ("first", "second"):
+        skip_and_audit(hub, GROUP, position, reason)
+    assert [entry.reason for entry in read_audit(hub, GROUP, 10)] == ["first"]
+    lines = [line for line in hub.group(GROUP).history() if line.what == "skip"]
+    assert [line.why for line in lines] == [f"{position}: first"]
+
+
 @pytest.mark.parametrize(
     ("position", "error"),
     [
@@ -170,6 +184,49 @@ def test_a_skip_that_is_cut_short_anywhere_is_finished_by_the_next_change(
     assert one in holes(backend, "orders/0.0"), "it came late, and wrote all the same"
 
 
+def test_a_skip_comes_after_one_that_another_began_since_it_looked(
+    backend: Backend, orders: Topic[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = offsets(orders, 0)[2:4]
+    others = iter([first])
+
+    def settle_and_be_overtaken(backend: Backend, group: str) -> None:
+        settle(backend, group)
+        for offset in others:
+            leave_pending(backend, offset)
+
+    monkeypatch.setattr("tailrace.group.sending.settle", settle_and_be_overtaken)
+    assert skip(backend, GROUP, Position("orders", 0, 0, second))
+    assert {first, second}.isdisjoint(holes(backend, "orders/0.0"))
+
+
+def test_a_skip_that_another_change_overtook_is_tried_again(
+    backend: Backend, orders: Topic[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = offsets(orders, 0)[2:4]
+    others = iter([first])
+
+    def be_overtaken(backend: Backend, *arguments: Any) -> Change:
+        change = pending_change(backend, *arguments)
+        for offset in others:
+            assert skip(backend, GROUP, Position("orders", 0, 0, offset))
+        return change
+
+    monkeypatch.setattr("tailrace.group.sending.pending_change", be_overtaken)
+    assert skip(backend, GROUP, Position("orders", 0, 0, second))
+    assert {first, second}.isdisjoint(holes(backend, "orders/0.0"))
+
+
+def test_what_may_have_been_in_hand_is_known_after_a_skip_as_before(
+    backend: Backend, orders: Topic[Any]
+) -> None:
+    units = ["orders/0.0", "orders/0.1"]
+    reach = {reach_key(GROUP, unit): reach_value(9) for unit in units}
+    backend.commit(Transaction(table=reach))
+    assert skip(backend, GROUP, Position("orders", 0, 0, offsets(orders, 0)[2]))
+    assert [read_reach(backend.table, GROUP, unit) for unit in units] == [9, 9]
+
+
 def test_one_that_comes_late_to_finish_a_skip_loses_nothing_that_came_after(
     clock: ManualClock,
 ) -> None:
@@ -189,6 +246,23 @@ def test_one_that_comes_late_to_finish_a_skip_loses_nothing_that_came_after(
         assert [hole for hole in holes(backend, "orders/0.0") if hole < 10] == [2, 3, 5, 8, 9]
         ack(backend, "orders/0.0", 8, 9, fence)
         seek(backend, GROUP, "earliest")
+
+
+@pytest.mark.parametrize("reason", ["", "  ", None])
+def test_a_skip_needs_a_reason(orders: Topic[Any], hub: Hub, reason: Any) -> None:
+    position = f"orders/0.0@{offsets(orders, 0)[0]}"
+    with pytest.raises(InvalidValue, match=r"reason is .* a text that says why"):
+        hub.group(GROUP).skip(position, reason=reason)
+    assert hub.group(GROUP).skip(position, reason=" bad ")
+    assert hub.group(GROUP).history()[-1].why == f"{position}: bad"
+
+
+@pytest.mark.parametrize("position", [4, None, ("orders", 0, 0, 4)])
+def test_a_skip_of_what_is_no_position_is_refused(
+    orders: Topic[Any], hub: Hub, position: Any
+) -> None:
+    with pytest.raises(InvalidValue, match=r"position is .* 'orders/1.7@42'"):
+        hub.group(GROUP).skip(position, reason="bad")
 
 
 def test_after_a_skip_a_blocked_key_goes_on_and_other_partitions_notice_nothing(

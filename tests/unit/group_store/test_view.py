@@ -3,11 +3,135 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import tailrace
+from tailrace.backend.contract import Backend, Transaction
+from tailrace.errors import BackendUnavailable
+from tailrace.group.members import enter, members
+from tailrace.group.opening import open_group
+from tailrace.group.probing import HOLDS
+from tailrace.group.sending import seek
+from tailrace.group.unit import UnitState
 from tailrace.hub import Hub
+from tailrace.message import Message, Partition
 from tailrace.operations.explain import explain
 from tailrace.operations.status import status
+from tailrace.testing import ManualClock
+from tailrace.topic.topic import Topic
+from tests.unit.group_store.consuming import GROUP, ack, ack_all, lead, owner
+from tests.unit.topic.faults import FaultyBackend
+from tests.waiting import until
+
+
+@pytest.fixture
+def orders(backend: Backend, hub: Hub, clock: ManualClock) -> Topic[Any]:
+    """2 partitions: 3 messages in the first and 5 in the second, each a second after the last."""
+    topic = hub.create_topic("orders", partitions=2)
+    for number, count in enumerate((3, 5)):
+        key = next(key for key in map(str, range(100)) if topic.route(key) == number)
+        for _ in range(count):
+            topic.push("x", key=key)
+            clock.advance(1)
+    open_group(backend, GROUP, "orders", "earliest", clock)
+    return topic
+
+
+def messages(topic: Topic[Any], number: int) -> list[Message[Any]]:
+    where = Partition(topic.name, 0, number)
+    batches = topic.batches(0, number)
+    return [message for batch in batches for message in topic.messages(where, batch)]
+
+
+def test_lag_begins_with_the_stream_that_is_furthest_behind(hub: Hub, orders: Topic[Any]) -> None:
+    lag = hub.group(GROUP).lag()
+    assert [stream.partition for stream in lag] == ["orders/0.1", "orders/0.0"]
+
+
+def test_lag_leaves_out_what_is_finished(backend: Backend, hub: Hub, orders: Topic[Any]) -> None:
+    orders.scale(4)
+    ack_all(backend, "orders/0.0")
+    described = {stream.partition: stream.state for stream in hub.group(GROUP).describe().streams}
+    assert described["orders/0.0"] is UnitState.FINISHED
+    assert {stream.partition for stream in hub.group(GROUP).lag()} == described.keys() - {
+        "orders/0.0"
+    }
+
+
+def test_lag_tells_since_when_the_first_that_is_not_acknowledged_waits(
+    backend: Backend, hub: Hub, orders: Topic[Any]
+) -> None:
+    _, second, third = messages(orders, 0)
+    for until_offset, first in ((second.offset, second), (third.offset, third)):
+        ack(backend, "orders/0.0", 0, until_offset)
+        oldest = {stream.partition: stream.oldest for stream in hub.group(GROUP).lag()}
+        assert oldest["orders/0.0"] == first.timestamp
+    ack_all(backend, "orders/0.0")
+    oldest = {stream.partition: stream.oldest for stream in hub.group(GROUP).lag()}
+    assert oldest["orders/0.0"] is None
+
+
+def test_who_is_dead_leads_owns_and_consumes_nothing_any_more(
+    backend: Backend, hub: Hub, orders: Topic[Any], clock: ManualClock
+) -> None:
+    with backend.hold(f"{HOLDS}p1", "process 1"):
+        enter(backend, GROUP, "till", "p1", clock.now_ms())
+        owner(backend, lead(backend), "orders/0.0")
+        alive = hub.group(GROUP).describe()
+    dead = hub.group(GROUP).describe()
+    assert [each.id for each in alive.consumers] == ["till"]
+    assert (alive.leader, alive.streams[0].owner) == ("process 1", "b1")
+    assert (dead.consumers, dead.leader, dead.term) == ((), None, None)
+    assert (dead.streams[0].owner, dead.streams[0].epoch) == (None, None)
+
+
+def test_who_was_fenced_by_a_seek_owns_nothing_any_more(
+    backend: Backend, hub: Hub, orders: Topic[Any]
+) -> None:
+    with backend.hold(f"{HOLDS}p1", "process 1"):
+        owner(backend, lead(backend), "orders/0.0")
+        assert hub.group(GROUP).describe().streams[0].owner == "b1"
+        seek(backend, GROUP, "earliest")
+        assert hub.group(GROUP).describe().streams[0].owner is None
+
+
+def test_who_comes_clears_away_those_whose_processes_are_dead(
+    backend: Backend, orders: Topic[Any], clock: ManualClock
+) -> None:
+    enter(backend, GROUP, "dead", "p1", clock.now_ms())
+    with backend.hold(f"{HOLDS}p2", "process 2"):
+        enter(backend, GROUP, "first", "p2", clock.now_ms())
+        enter(backend, GROUP, "second", "p2", clock.now_ms())
+        assert [each.session for each in members(backend, GROUP)] == ["first", "second"]
+
+
+def test_a_consumer_is_shown_with_how_long_its_process_has_been_silent(
+    backend: Backend, hub: Hub, orders: Topic[Any], clock: ManualClock
+) -> None:
+    def silent_s() -> float:
+        (consumer,) = hub.group(GROUP).describe().consumers
+        return consumer.silent_s
+
+    with backend.hold(f"{HOLDS}p1", "process 1") as hold:
+        enter(backend, GROUP, "till", "p1", clock.now_ms())
+        until(lambda: silent_s() > 0.2)
+        hold.beat()
+        assert silent_s() < 0.2
+
+
+def test_only_what_is_unfinished_is_named_as_waited_for(
+    backend: Backend, hub: Hub, orders: Topic[Any]
+) -> None:
+    orders.scale(1)
+    ack_all(backend, "orders/0.0")
+    orders.push("x", key="0")
+    found = explain(hub, "orders/1.0")
+    assert found.waits
+    (fact,) = [fact for fact in found.facts if fact.name == GROUP]
+    assert "begins when orders/0.1 (" in fact.what
+    assert "orders/0.0" not in fact.what
 
 
 def test_the_lag_of_a_stream_whose_next_record_is_damaged_is_told_without_its_time(
@@ -29,6 +153,20 @@ def test_a_seek_is_in_the_history(hub: Hub) -> None:
     group.seek("latest")
     (line,) = group.history()
     assert (line.what, line.why) == ("seek", "to latest")
+
+
+def test_a_seek_is_done_also_when_history_cannot_be_written() -> None:
+    backend = FaultyBackend()
+    hub = Hub.from_backend(backend)
+    hub.create_topic("orders", partitions=1).tail(group="billing")
+
+    def fail(transaction: Transaction) -> None:
+        if transaction.appends:
+            raise BackendUnavailable("the disk is full")
+
+    backend.before = fail
+    assert hub.group("billing").seek("latest") == {"orders/0.0": 0}
+    assert hub.group("billing").history() == []
 
 
 def test_a_partition_that_pushes_do_not_go_to_yet_is_explained(hub: Hub) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tailrace.group.chunk import Chunk, Fate
 from tailrace.group.delivery import Delivery
+from tailrace.group.handlers import check_handlers
 from tailrace.group.offer import Offer
 from tailrace.log.columns import from_records
 from tailrace.message import Message, Partition
@@ -41,7 +42,7 @@ class Consuming:
 
     def __post_init__(self) -> None:
         if self.handler is not None:
-            check_callable("handler", self.handler, "a function that takes a delivery")
+            check_handlers(self.handler, None)
         check_span("takes_s", self.takes_s)
         check_count("concurrency", self.concurrency)
         check_count("attempts", self.attempts)

@@ -51,9 +51,13 @@ class Topics:
         self.check(name)
         return self._topics[name].push(value, key=key)
 
+    def check_scale(self, name: str, partitions: int) -> None:
+        """`InvalidValue` when there is no such topic, or it cannot have so many partitions."""
+        self.check(name)
+        self._topics[name].plan_scale(partitions)
+
     def scale(self, name: str, partitions: int) -> None:
         """Scale a topic."""
-        self.check(name)
         self._topics[name].scale(partitions)
 
     def decode(self, message: Message[Any]) -> Any:

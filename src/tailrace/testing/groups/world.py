@@ -24,6 +24,7 @@ from tailrace.group.definition import TopicFilter
 from tailrace.group.grants import look
 from tailrace.group.opening import open_group
 from tailrace.group.sending import seek, skip
+from tailrace.group.starting import parse_start
 from tailrace.group.streams import read_basis
 from tailrace.group.times import Times
 from tailrace.group.unit import UnitState
@@ -155,16 +156,18 @@ class GroupWorld:
 
     def scale(self, topic: str, partitions: int) -> None:
         """Scale a topic now."""
+        self._topics.check_scale(topic, partitions)
         self.simulation.note(Mark.NOTE, "world", f"{topic} is scaled to {partitions}")
         self._topics.scale(topic, partitions)
 
     def seek(self, group: str, to: Any) -> None:
         """Send a group elsewhere now."""
         self._filter_of(group)
+        target = parse_start(to, "to")
         self.simulation.note(Mark.NOTE, "world", f"{group} is sent to {to}")
         if to != "earliest":
             self.checks.strict_order = False
-        seek(self.ground, group, to)
+        seek(self.ground, group, target)
 
     def skip(self, group: str, position: str) -> None:
         """Pass over a message now, whether it is done or not."""

@@ -14,6 +14,7 @@ import pytest
 import tailrace
 from tailrace.backend.contract import Backend
 from tailrace.backend.embedded import EmbeddedBackend
+from tailrace.clock import SystemClock
 from tailrace.errors import HubClosed
 from tailrace.group.actions import (
     Send,
@@ -22,12 +23,14 @@ from tailrace.group.events import (
     Gone,
     Received,
 )
+from tailrace.group.loop import Loop
 from tailrace.group.messages import Ping
 from tailrace.group.runtime import Runtime, join
 from tailrace.group.times import Times
+from tailrace.group.transport import Receiver, Transport, WithinProcess
 from tests.integration.processes import ended_well, fork
 from tests.unit.group.runtime.scene import SUBSCRIBED, Scene, threads
-from tests.unit.group.runtime.scripted import Consumer
+from tests.unit.group.runtime.scripted import Consumer, Scripted
 
 
 def _join(backend: Backend, consumer: Consumer) -> Runtime:
@@ -122,3 +125,35 @@ def test_two_processes_hear_each_other_and_of_each_others_end(tmp_path: Path) ->
     other.end()
     for backend in backends:
         backend.close()
+
+
+class Parting(WithinProcess):
+    """A transport that notes how it ends."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        super().__init__("p", receiver)
+        self.ends: list[str] = []
+
+    def flush(self, timeout_s: float) -> None:
+        self.ends.append("flush")
+
+    def close(self) -> None:
+        self.ends.append("close")
+
+
+def test_what_was_said_last_has_time_to_leave_the_process() -> None:
+    parting: list[Parting] = []
+
+    def transport(receiver: Receiver) -> Transport:
+        parting.append(Parting(receiver))
+        return parting[0]
+
+    def nothing(_: object) -> None:
+        raise AssertionError
+
+    clock = SystemClock()
+    does = {"submit": nothing, "beat": nothing, "look": nothing}
+    loop = Loop(Scripted(), {}, clock, transport=transport, **does)
+    loop.finish(0.0)
+    loop.run()
+    assert parting[0].ends == ["flush", "close"]

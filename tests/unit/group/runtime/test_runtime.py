@@ -303,10 +303,11 @@ def test_a_group_made_again_fails_nobody_who_consumes_it_by_then(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, late = scene.backend.store, Consumer("s2")
-    watch, looks = store.watch, [0]
+    watch, looks, seen = store.watch, [0], []
 
     def watch_and_be_overtaken(prefix: str, after: int) -> list[Entry]:
         entries = watch(prefix, after)
+        seen.extend(entries)
         if any(entry.key == GROUPS + "billing" and entry.value is None for entry in entries):
             open_group(scene.backend, "billing", "orders", "earliest", SystemClock())
             scene.runtime.add(late)
@@ -314,6 +315,8 @@ def test_a_group_made_again_fails_nobody_who_consumes_it_by_then(
         return entries
 
     monkeypatch.setattr(store, "watch", watch_and_be_overtaken)
+    store.commit(Change(writes={"a sign": b""}))
+    until(lambda: seen, "nobody looks this way")
     delete_group(scene.backend, "billing")
     until(lambda: looks[0] > 1)
     assert late.error is None

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import pytest
 
 from tailrace.backend.embedded import EmbeddedBackend
+from tailrace.clock import SystemClock
 from tailrace.errors import BackendUnavailable, HubClosed
 from tailrace.group.actions import (
     Beat,
@@ -27,6 +28,7 @@ from tailrace.group.events import (
     LeaderFound,
 )
 from tailrace.group.history import read_history
+from tailrace.group.worker import Worker
 from tests.unit.group.runtime.scene import SUBSCRIBED, Scene, threads
 from tests.unit.group.runtime.scripted import Consumer
 from tests.waiting import until
@@ -116,6 +118,18 @@ def test_a_store_that_fails_is_said_once_and_tried_again(
     assert scene.consumer.error is None
     assert caplog.text.count("the store of the hub does not work") == 1
     assert not scene.machine.of(Elected)
+
+
+def test_of_history_that_waits_to_be_written_the_oldest_is_lost_first(
+    embedded: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tailrace.group.worker.LINES_MAX", 3)
+    worker = Worker(embedded, "p", "process 1", SystemClock(), tell=_raise, check=_raise)
+    for number in range(10):
+        worker.submit(Record("billing", "granted", epoch=number))
+    worker.finish()
+    worker.run()
+    assert [line.epoch for line in read_history(embedded, "billing")] == [7, 8, 9]
 
 
 def test_a_commit_of_grants_that_fails_is_said_to_be_uncertain(

@@ -9,8 +9,9 @@ import pytest
 
 from tailrace.backend.contract import raise_fence
 from tailrace.errors import Fenced, HubClosed
+from tailrace.group.chunk import Fate
 from tailrace.group.definition import unit_fence
-from tailrace.group.events import Died, Drained, Lost, Progressed, Subscribed, Unsubscribed
+from tailrace.group.events import Died, Drained, Event, Lost, Progressed, Subscribed, Unsubscribed
 from tailrace.hub import Hub
 from tailrace.topic.topic import Topic
 from tests.unit.group.consuming import push
@@ -48,6 +49,22 @@ def test_a_drain_ends_only_after_what_is_in_hand_and_then_its_progress_is_durabl
         assert mark(backend) == 3
 
 
+def test_a_drain_ends_with_the_acknowledgement_of_what_was_in_hand_though_nobody_saves(
+    topic: Topic[Any], runtime: SingleOwner
+) -> None:
+    push(topic, 10)
+    with consume(topic, runtime, ack="manual", idle_timeout="10ms") as deliveries:
+        iterator = iter(deliveries)
+        delivery = next(iterator)
+        assert runtime.session is not None
+        runtime.session.drain(UNIT, runtime.epochs[UNIT])
+        assert list(iterator) == []
+        delivery.ack()
+        assert runtime.of(Drained) == []
+        assert list(deliveries) == []
+        assert [event.mark for event in runtime.of(Drained)] == [1]
+
+
 def test_a_unit_with_nothing_in_hand_is_drained_while_a_handler_runs_elsewhere(
     backend: FaultyBackend, runtime: SingleOwner
 ) -> None:
@@ -76,6 +93,56 @@ def test_a_refused_commit_loses_the_unit_for_good(
         assert list(iterator) == []
     assert mark(backend) == 0
     assert runtime.of(Drained) == []
+
+
+class Deaf(SingleOwner):
+    """Does not answer when it is told of an end or a loss."""
+
+    def tell(self, event: Event) -> None:
+        if isinstance(event, Drained | Lost):
+            self.told.append(event)
+        else:
+            super().tell(event)
+
+
+def test_a_unit_that_is_lost_is_had_no_longer_before_anybody_has_answered(
+    topic: Topic[Any], backend: FaultyBackend
+) -> None:
+    runtime = Deaf(backend)
+    push(topic, 10)
+    with consume(topic, runtime) as deliveries:
+        numbers(iter(deliveries), 3)
+        raise_fence(backend.store, unit_fence("billing", UNIT))
+        assert runtime.session is not None
+        runtime.session.save()
+        assert deliveries.stats().partitions == ()
+
+
+def test_it_is_said_once_that_a_unit_is_drained(
+    topic: Topic[Any], backend: FaultyBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tailrace.group.session._LEAVE_S", 0.05)
+    runtime = Deaf(backend)
+    push(topic, 10)
+    with consume(topic, runtime) as deliveries:
+        assert runtime.session is not None
+        for _ in range(3):
+            runtime.session.drain(UNIT, runtime.epochs[UNIT])
+        assert deliveries.stats().in_hand == 0
+        assert len(runtime.of(Drained)) == 1
+
+
+def test_what_is_given_up_on_leaving_may_still_be_given_back(
+    topic: Topic[Any], runtime: SingleOwner
+) -> None:
+    push(topic, 1)
+    with consume(topic, runtime, ack="manual") as deliveries:
+        delivery = next(iter(deliveries))
+        share = deliveries._session.share
+        with share.lock:
+            share.rota.release()  # as leaving does for what nobody acknowledged in time
+        delivery.nack()
+        assert delivery.fate is Fate.AGAIN
 
 
 def test_nothing_is_handed_out_of_a_unit_that_somebody_else_has(
@@ -127,6 +194,18 @@ def test_a_dropped_unit_is_not_committed(
             delivery.ack(wait=True)
         assert list(deliveries) == []
     assert mark(backend) == 0
+
+
+def test_what_was_done_of_a_unit_that_is_gone_still_counts(
+    topic: Topic[Any], runtime: SingleOwner
+) -> None:
+    push(topic, 10)
+    with consume(topic, runtime) as deliveries:
+        numbers(iter(deliveries), 4)
+        assert runtime.session is not None
+        runtime.session.drop(UNIT, runtime.epochs.pop(UNIT))
+        stats = deliveries.stats()
+    assert (stats.partitions, stats.delivered, stats.acknowledged) == ((), 4, 3)
 
 
 def test_a_deleted_topic_loses_the_unit(
@@ -187,3 +266,14 @@ def test_a_unit_granted_again_goes_on_where_the_ledger_is(
         delivery = next(iter(deliveries))
         assert delivery.value == 3
         assert delivery.redelivered
+
+
+def test_of_a_unit_granted_again_everything_comes_from_the_new_grant_alone(
+    topic: Topic[Any], runtime: SingleOwner
+) -> None:
+    push(topic, 10)
+    with consume(topic, runtime, idle_timeout="50ms") as deliveries:
+        numbers(iter(deliveries), 4)
+        runtime.grant(UNIT)
+        assert [delivery.value for delivery in deliveries] == list(range(10))
+    assert runtime.of(Lost) == []

@@ -84,6 +84,14 @@ def test_no_read_is_larger_than_all_that_may_be_read_ahead(
     assert 0 < max(asked) <= 4096
 
 
+def test_units_that_read_at_the_same_time_share_what_may_be_read_ahead(
+    backend: Backend, runtime: SingleOwner
+) -> None:
+    topic = Hub.from_backend(backend).create_topic("orders", partitions=4)
+    with consume(topic, runtime, settings=HubSettings.of(prefetch_bytes="1MiB")) as deliveries:
+        assert deliveries._session.share.read_bytes == 256 << 10
+
+
 def test_units_that_stand_still_do_not_keep_others_from_reading(
     backend: Backend, runtime: SingleOwner
 ) -> None:
@@ -99,6 +107,28 @@ def test_units_that_stand_still_do_not_keep_others_from_reading(
         for delivery in in_hand:
             delivery.ack()
         assert len(list(deliveries)) == 4
+
+
+def test_a_unit_that_has_records_does_not_wait_for_others_that_read_again_and_again(
+    backend: Backend, runtime: SingleOwner
+) -> None:
+    topic = Hub.from_backend(backend).create_topic("orders", bytes, partitions=2)
+    stocked, hungry = (one_key_of(topic, number) for number in range(2))
+    topic.push_many([(stocked, bytes(2000))] * 3)
+    for _ in range(20):
+        topic.push(bytes(9000), key=hungry)  # one of them is a read
+    settings = HubSettings.of(prefetch_bytes=10_000)
+    seen: list[int] = []
+    with consume(topic, runtime, settings=settings, limit=23) as deliveries:
+        for delivery in deliveries:
+            seen.append(delivery.partition)
+            deliveries._session.rouse()  # a turn is over after each message
+    assert seen.count(0) == 3
+    assert seen[:8].count(0) == 3
+
+
+def one_key_of(topic: Topic[Any], partition: int) -> str:
+    return next(key for key in map(str, range(1000)) if topic.route(key) == partition)
 
 
 @pytest.mark.parametrize("ack", ["auto", "manual"])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -10,10 +13,11 @@ from tailrace.backend.contract import Transaction
 from tailrace.errors import BackendUnavailable
 from tailrace.group.events import Drained, Event
 from tailrace.hub import Hub
+from tailrace.message import Partition
 from tailrace.settings import HubSettings
 from tailrace.topic.topic import Topic
 from tests.unit.group.consuming import push
-from tests.unit.group.session.one_unit import UNIT, WHERE, mark, numbers
+from tests.unit.group.session.one_unit import UNIT, WHERE, in_thread, mark, numbers
 from tests.unit.group.single_owner import SingleOwner, consume
 from tests.unit.topic.faults import FaultyBackend
 
@@ -69,6 +73,135 @@ def test_a_backend_that_fails_for_a_while_loses_no_acknowledgement(
         assert runtime.session is not None
         runtime.session.save()
     assert mark(backend) == 10
+
+
+@pytest.mark.parametrize("error", [BackendUnavailable("no lock"), ZeroDivisionError()])
+def test_what_could_not_be_committed_is_committed_by_the_next_save(
+    topic: Topic[Any], runtime: SingleOwner, backend: FaultyBackend, error: Exception
+) -> None:
+    push(topic, 10)
+
+    def fail(transaction: Transaction) -> None:
+        raise error
+
+    with consume(topic, runtime, idle_timeout="10ms") as deliveries:
+        assert len(list(deliveries)) == 10
+        assert runtime.session is not None
+        backend.before, works = fail, backend.before
+        with suppress(ZeroDivisionError):
+            runtime.session.save()
+        backend.before = works
+        assert mark(backend) == 0
+        runtime.session.save()
+        assert mark(backend) == 10
+
+
+@pytest.mark.parametrize("partitions", [1, 20])
+def test_progress_is_due_again_after_a_save_that_failed_for_one_unit(
+    backend: FaultyBackend, runtime: SingleOwner, partitions: int
+) -> None:
+    topic = Hub.from_backend(backend).create_topic("orders", partitions=partitions)
+    push(topic, 400, keys=200)
+    failures = iter(range(1))
+
+    def fail(transaction: Transaction) -> None:
+        if transaction.table and next(failures, None) is not None:
+            raise BackendUnavailable("no lock")
+
+    with consume(topic, runtime, idle_timeout="10ms") as deliveries:
+        assert len(list(deliveries)) == 400
+        assert runtime.session is not None
+        backend.before, due = fail, runtime.due
+        runtime.session.save()
+        assert runtime.due == due + 1
+        runtime.session.save()
+        assert runtime.due == due + 1
+        ends = topic.storage_topics[0].ends
+        assert [mark(backend, Partition("orders", 0, n)) for n in range(partitions)] == list(ends)
+
+
+def test_an_acknowledgement_after_a_save_is_committed_by_the_next(
+    topic: Topic[Any], runtime: SingleOwner, backend: FaultyBackend
+) -> None:
+    push(topic, 1)
+    with consume(topic, runtime, ack="manual", idle_timeout="10ms") as deliveries:
+        (delivery,) = deliveries
+        assert runtime.session is not None
+        runtime.session.save()
+        delivery.ack()
+        runtime.session.save()
+        assert mark(backend) == 1
+
+
+def test_what_is_acknowledged_after_a_save_is_due_and_committed_within_the_turn_and_after_it(
+    topic: Topic[Any],
+    runtime: SingleOwner,
+    backend: FaultyBackend,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tailrace.group.session.TURN_S", 60.0)
+    push(topic, 10)
+    with consume(topic, runtime, idle_timeout="10ms") as deliveries:
+        iterator = iter(deliveries)
+        assert runtime.session is not None
+        for done in (2, 5):
+            numbers(iterator, 3)
+            runtime.session.save()
+            assert mark(backend) == done
+        due = runtime.due
+        assert len(list(iterator)) == 4
+        assert runtime.due > due
+        runtime.session.save()
+        assert mark(backend) == 10
+
+
+def test_whoever_comes_second_to_commit_knows_when_it_is_done_that_all_is(
+    topic: Topic[Any], runtime: SingleOwner, backend: FaultyBackend
+) -> None:
+    push(topic, 10)
+    happened: list[str] = []
+    second: list[threading.Thread] = []
+
+    def come_second() -> None:
+        assert runtime.session is not None
+        runtime.session.commit()
+        happened.append("known")
+
+    def give_time(transaction: Transaction) -> None:
+        second.append(in_thread(come_second))
+        second[0].join(0.1)
+
+    with consume(topic, runtime, idle_timeout="10ms") as deliveries:
+        assert len(list(deliveries)) == 10
+        assert runtime.session is not None
+        backend.before, backend.after = give_time, lambda _: happened.append("done")
+        runtime.session.save()
+        second[0].join()
+        backend.before = lambda _: None
+    assert happened[:2] == ["done", "known"]
+
+
+class Ending(ThreadPoolExecutor):
+    """One that begins a single thing, as when the interpreter ends meanwhile."""
+
+    def submit(self, *arguments: Any, **options: Any) -> Future[Any]:
+        if self._work_queue.qsize() or self._threads:
+            raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+        return super().submit(*arguments, **options)
+
+
+def test_many_units_are_saved_also_when_no_thread_begins_any_more(
+    backend: FaultyBackend, runtime: SingleOwner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = Hub.from_backend(backend).create_topic("orders", partitions=20)
+    push(topic, 400, keys=200)
+    with consume(topic, runtime, idle_timeout="10ms") as deliveries:
+        assert len(list(deliveries)) == 400
+        assert runtime.session is not None
+        monkeypatch.setattr("tailrace.group.tending.ThreadPoolExecutor", Ending)
+        assert runtime.session.commit()
+        ends = topic.storage_topics[0].ends
+        assert [mark(backend, Partition("orders", 0, n)) for n in range(20)] == list(ends)
 
 
 def test_a_store_that_cannot_be_written_is_said_once_for_all_units(

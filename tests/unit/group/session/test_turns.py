@@ -7,7 +7,8 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from itertools import pairwise
+from typing import Any, NoReturn
 
 import pytest
 
@@ -20,7 +21,7 @@ from tailrace.group.reach import read_reach
 from tailrace.hub import Hub
 from tailrace.message import Partition
 from tailrace.topic.topic import Topic
-from tests.unit.group.consuming import push
+from tests.unit.group.consuming import for_each, push
 from tests.unit.group.session.one_unit import UNIT, WHERE, in_thread, mark
 from tests.unit.group.single_owner import SingleOwner, consume
 from tests.unit.topic.faults import FaultyBackend
@@ -62,6 +63,42 @@ def test_what_makes_a_unit_unreadable_is_raised_once_and_others_go_on(
     assert topic.storage_topics[0].ends[1] == mark(backend, Partition("orders", 0, 1))
 
 
+def test_a_unit_that_cannot_be_read_now_rests_for_a_while_and_then_goes_on(
+    topic: Topic[Any],
+    runtime: SingleOwner,
+    backend: FaultyBackend,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    push(topic, 10)
+    tries: list[float] = []
+
+    def fail(*_: object) -> NoReturn:
+        tries.append(time.monotonic())
+        raise BackendUnavailable("the disk is away")
+
+    with consume(topic, runtime, limit=10) as deliveries:
+        with monkeypatch.context() as patch:
+            patch.setattr(backend.log, "read", fail)
+            thread = in_thread(lambda: for_each(deliveries, lambda _: None))
+            until(lambda: len(tries) >= 3)
+        thread.join()
+        assert deliveries.stats().delivered == 10
+    assert all(later - earlier > 0.1 for earlier, later in pairwise(tries))
+
+
+def test_a_session_whose_lease_was_over_goes_on_soon_after_it_was_extended(
+    topic: Topic[Any], runtime: SingleOwner
+) -> None:
+    push(topic, 1)
+    runtime.until_s = float("-inf")
+    with consume(topic, runtime, limit=1) as deliveries:
+        thread = in_thread(lambda: for_each(deliveries, lambda _: None))
+        until(lambda: deliveries._session._paused)
+        runtime.until_s = float("inf")
+        thread.join(10)
+        assert deliveries.stats().delivered == 1
+
+
 def test_an_idle_session_asks_the_backend_for_nothing_until_it_is_woken(
     topic: Topic[Any], runtime: SingleOwner, backend: FaultyBackend
 ) -> None:
@@ -78,6 +115,34 @@ def test_an_idle_session_asks_the_backend_for_nothing_until_it_is_woken(
     thread.join(10)
     assert not thread.is_alive()
     assert mark(backend) == 3
+
+
+class Watchful(SingleOwner):
+    """Counts how often it is asked to watch over something."""
+
+    def __init__(self, backend: FaultyBackend) -> None:
+        super().__init__(backend)
+        self.asked = 0
+
+    def await_records(self, session: str, ends: Mapping[Partition, int]) -> None:
+        self.asked += 1
+        super().await_records(session, ends)
+
+
+def test_a_unit_that_is_watched_over_is_not_watched_anew_for_each_acknowledgement(
+    topic: Topic[Any], backend: FaultyBackend
+) -> None:
+    runtime = Watchful(backend)
+    push(topic, 5)
+    with consume(topic, runtime, ack="manual", idle_timeout="10ms") as deliveries:
+        for delivery in list(deliveries):
+            delivery.ack()
+            assert list(deliveries) == []
+        assert runtime.asked == 1
+        push(topic, 1)
+        runtime.tide()
+        assert len(list(deliveries)) == 1
+        assert runtime.asked == 2
 
 
 def test_records_pushed_between_the_look_and_the_wait_are_not_missed(
