@@ -23,7 +23,7 @@ class Stored:
         """The epochs of the grants that stand."""
         self.pending: CommitGrants | None = None
         self.opened: set[str] = set()
-        """The units that came to be open since it began, for people to see."""
+        """The units that are open and were not when it began, for people to see."""
         self._group = group
         self._term = term
         self._times = times
@@ -56,10 +56,11 @@ class Stored:
         # A seek removes grants in the very commit that changes a version.
         if self._basis is not None and self._basis.versions != basis.versions:
             self.doubt_grants(now)
-        first, before = self._basis is None, self.open_units
+        first, before = self._basis is None, self.open_units.keys()
         self._basis, self._stale = basis, False
         if not first:
-            self.opened |= self.open_units.keys() - before.keys()
+            now_open = self.open_units.keys()
+            self.opened = (self.opened & now_open) | (now_open - before)
         self._refresh_at = now + self._times.refresh_s
 
     def take_grants(self, grants: Sequence[StoredGrant], now: float) -> bool:
