@@ -2,117 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from tailrace.group.events import Received
 from tailrace.group.messages import (
     Grant,
     Invalidate,
-    Ping,
     Revoke,
     Revoked,
     RevokeFinished,
     UpdateProgress,
 )
-from tailrace.group.times import Times
 from tailrace.testing.faults import Faults
-from tailrace.testing.groups import Consumer, GroupWorld, SimulatedProcess
+from tailrace.testing.groups import GroupWorld
 from tailrace.testing.trace import Mark
-
-TIMES = Times()
-
-
-def a_group(
-    processes: str = "ab", partitions: int = 4, seed: int = 1, faults: Faults | None = None
-) -> tuple[GroupWorld, list[Consumer]]:
-    """A consumer in each process, all connected, all units shared out."""
-    world = GroupWorld(seed, faults)
-    world.topic("orders", partitions=partitions)
-    consumers = [world.process(name).consumer("billing", "orders") for name in processes]
-    world.run_until(lambda: shared_out(world), within_s=10, what="that all units are owned")
-    return world, consumers
-
-
-def shared_out(world: GroupWorld) -> bool:
-    """Whether every unit has one owner, and no borrower two more than another."""
-    owners = world.owners("billing")
-    counts = [
-        len(consumer.units)
-        for process in world.processes.values()
-        for consumer in process.consumers_of("billing")
-    ]
-    return (
-        all(len(sessions) == 1 for sessions in owners.values()) and max(counts) - min(counts) <= 1
-    )
-
-
-def leader_of(world: GroupWorld) -> SimulatedProcess:
-    leader = world.leader("billing")
-    assert leader is not None
-    return leader
-
-
-def follower_of(world: GroupWorld) -> SimulatedProcess:
-    """A process that does not lead."""
-    return next(p for p in world.processes.values() if p is not leader_of(world))
-
-
-def recorded(world: GroupWorld, what: str) -> int:
-    return sum(record.what == what for _, _, record in world.history)
-
-
-def orders(count: int) -> list[tuple[str, int]]:
-    """Numbers, of eight keys in turn, which reach each of four partitions."""
-    return [(f"key{number % 8}", number) for number in range(count)]
-
-
-def push_all(world: GroupWorld, count: int) -> None:
-    for key, value in orders(count):
-        world.push("orders", value, key=key)
-
-
-def got(world: GroupWorld, kind: type | tuple[type, ...], since: float = 0.0) -> list[Any]:
-    """All messages of a kind that processes got."""
-    return [
-        line.what.message
-        for line in world.simulation.trace
-        if line.at >= since
-        and isinstance(line.what, Received)
-        and isinstance(line.what.message, kind)
-    ]
-
-
-def test_the_first_consumer_of_a_group_has_it_all_before_anything_is_said_twice() -> None:
-    world, _ = a_group("a", partitions=4)
-    assert world.now < TIMES.resend_s
-
-
-def test_the_history_of_a_group_tells_who_had_what() -> None:
-    world, _ = a_group("a", partitions=2)
-    newcomer = world.process("b").consumer("billing", "orders")
-    for goodbye in (newcomer.leave, world.process("b").crash):
-        newcomer.join()
-        world.run_until(lambda: len(newcomer.units) == 1, within_s=3)
-        goodbye()
-        world.run(10)
-    told = [(each.what, each.unit, each.borrower[:1]) for _, _, each in world.history]
-    granted = [("granted", "orders/0.0", "a"), ("granted", "orders/0.1", "a")]
-    moved = [
-        ("joined", "", "b"),
-        ("revoking", "orders/0.1", "a"),
-        ("freed", "orders/0.1", "a"),
-        ("granted", "orders/0.1", "b"),
-        ("freed", "orders/0.1", "b"),
-    ]
-    assert told == [
-        ("term", "", ""),
-        ("joined", "", "a"),
-        *granted,
-        *(*moved, ("left", "", "b"), granted[1]),
-        *(*moved, ("left", "", "b"), granted[1]),
-    ]
+from tests.simulation.grouped import (
+    TIMES,
+    a_group,
+    follower_of,
+    got,
+    leader_of,
+    orders,
+    push_all,
+    recorded,
+    shared_out,
+)
 
 
 def test_the_first_five_grants_of_every_unit_are_lost() -> None:
@@ -256,24 +169,6 @@ def test_a_leader_that_was_stopped_for_ten_seconds_frees_nobody_by_mistake_when_
     world.settle()
 
 
-def test_processes_that_were_all_stopped_for_ten_seconds_take_nobody_for_dead() -> None:
-    """As on a machine that was asleep; the pings of the others come late."""
-    world, consumers = a_group("abc", partitions=6)
-    leader = leader_of(world)
-    before = [consumer.units for consumer in consumers]
-    for process in world.processes.values():
-        process.pause(10)
-    late = world.network.hold(Ping)
-    world.run(10.5)
-    late.release()
-    world.run(5)
-    assert leader_of(world) is leader
-    assert recorded(world, "left") == 0
-    assert [consumer.units for consumer in consumers] == before
-    push_all(world, 20)
-    world.settle()
-
-
 def test_a_process_that_was_paused_for_thirty_seconds_wakes_in_mid_batch() -> None:
     world = GroupWorld(1)
     world.topic("orders", partitions=4)
@@ -344,26 +239,6 @@ def test_a_handler_of_thirty_seconds_is_revoked_and_its_owner_keeps_its_other_un
     world.settle(within_s=200)
 
 
-def test_an_owner_that_cannot_be_told_to_let_go_hands_out_nothing_once_another_has_it() -> None:
-    """It is reached by the answers to its pings, and not by what takes the unit away."""
-    world = GroupWorld(1)
-    world.topic("orders", partitions=2)
-    deaf = world.process("a").consumer("billing", "orders", revoke_timeout_s=2.0)
-    world.run_until(lambda: len(deaf.units) == 2, within_s=5)
-    lost = world.network.drop((Revoke, Revoked))
-    # All of the unit that it keeps: so no refused commit tells it.
-    world.produce("orders", [("k0", number) for number in range(200)], every_s=0.1)
-    newcomer = world.process("b").consumer("billing", "orders")
-    took_s = world.run_until(lambda: len(newcomer.units) == 1, within_s=10)
-    assert took_s >= 2.0 + TIMES.free_s
-    world.run(5)  # no two may hand out of one unit: checked at every step
-    assert deaf.units == ["orders/0.0", "orders/0.1"]
-    lost.end()
-    world.run_until(lambda: len(deaf.units) == 1, within_s=3)
-    assert recorded(world, "left") == 0
-    world.settle()
-
-
 def test_two_hundred_subscriptions_and_unsubscriptions_in_two_seconds() -> None:
     world, consumers = a_group("ab")
     restless = consumers[1]
@@ -419,14 +294,4 @@ def test_a_new_leader_adopts_what_is_granted_without_revoking_or_resetting_anyth
         assert consumer.session is not None
         assert units.items() <= consumer.session.units.items()
     old.start()
-    world.settle()
-
-
-def test_what_follows_is_consumed_as_soon_as_all_that_it_follows_is_finished() -> None:
-    world, _ = a_group("ab", partitions=2)
-    push_all(world, 40)
-    world.scale("orders", 4)
-    push_all(world, 40)
-    assert world.run_until(lambda: world.consumed("billing"), within_s=30) < 3
-    assert TIMES.refresh_s > 3  # it did not have to wait for that
     world.settle()

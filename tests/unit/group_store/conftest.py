@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tailrace.backend.contract import Backend
 from tailrace.hub import Hub
 from tailrace.testing import ManualClock
+from tailrace.topic.topic import Topic
 from tests.contract.backends import open_backend
+from tests.unit.group_store.orders import push
 
 
 @pytest.fixture(params=["memory", "memory-gaps", "embedded-none"])
@@ -28,3 +31,13 @@ def clock() -> ManualClock:
 @pytest.fixture
 def hub(backend: Backend, clock: ManualClock) -> Hub:
     return Hub.from_backend(backend, clock=clock)
+
+
+@pytest.fixture
+def orders(hub: Hub) -> Topic[Any]:
+    """2 partitions, then 4, all with records of many keys; `1.0` and `1.1` follow `0.0`."""
+    topic = hub.create_topic("orders", partitions=2)
+    push(topic)
+    topic.scale(4)
+    push(topic)
+    return topic

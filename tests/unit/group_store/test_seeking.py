@@ -1,90 +1,43 @@
-"""Starts and seeks: where they lead, who is fenced, and what is left half done."""
+"""Starts and seeks: where they lead, and who is fenced."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from itertools import combinations
 from typing import Any
 
 import pytest
 
-from tailrace.backend.contract import Backend, Change, Fence, Transaction, raise_fence
+from tailrace.backend.contract import Backend, Fence, Transaction
 from tailrace.errors import Conflict, Fenced, InvalidValue, OutOfRange
 from tailrace.group.definition import consumer_name, read_group
 from tailrace.group.events import GrantsRefused
 from tailrace.group.opening import open_group
 from tailrace.group.seeking import (
     Order,
-    SeekState,
     find_seek,
-    finish_pending,
-    finishing,
     pending_change,
-    seek_fence,
 )
 from tailrace.group.sending import plan_seek, seek
-from tailrace.group.starting import FROM_ZERO, Placement
-from tailrace.group.streams import BasisReader, read_basis
+from tailrace.group.starting import FROM_ZERO
+from tailrace.group.streams import read_basis
 from tailrace.group.unit import UnitState
 from tailrace.hub import Hub
 from tailrace.message import Partition, Position
-from tailrace.testing import ManualClock, MemoryBackend
+from tailrace.testing import ManualClock
 from tailrace.topic.ledger import Progress
 from tailrace.topic.topic import Topic
 from tailrace.topic.view import find
 from tests.unit.group_store.consuming import (
     GROUP,
     ack,
-    ack_all,
     grant,
     lead,
     marks,
     owner,
-    states,
     units_in,
 )
-from tests.unit.topic.faults import FaultyBackend
-
-KEYS = 40
-STEPS = 6
-"""How often `finishing` is entered until it is through."""
-
-
-@pytest.fixture
-def orders(hub: Hub) -> Topic[Any]:
-    """2 partitions, then 4, all with records of many keys; `1.0` and `1.1` follow `0.0`."""
-    topic = hub.create_topic("orders", partitions=2)
-    push(topic)
-    topic.scale(4)
-    push(topic)
-    return topic
-
-
-def push(topic: Topic[Any]) -> None:
-    topic.push_many([(f"c{i}", i) for i in range(KEYS)])
-
-
-def ends(topic: Topic[Any]) -> dict[str, int]:
-    return {
-        f"{topic.name}/{info.index}.{number}": end
-        for info in topic.storage_topics
-        for number, end in enumerate(info.ends)
-    }
-
-
-def all_marks(backend: Backend, topic: Topic[Any]) -> dict[str, int]:
-    return dict(zip(ends(topic), marks(backend, *ends(topic)), strict=True))
-
-
-def leave_pending(backend: Backend, placement: Placement, topic: str = "orders") -> None:
-    """The first step of a seek whose seeker then dies."""
-    stored = find(backend, topic)
-    assert stored is not None
-    order = Order(stored, find_seek(backend, GROUP, topic), "somewhere", placement)
-    version = read_group(backend, GROUP).version
-    backend.store.commit(pending_change(backend, GROUP, version, {topic: order}))
+from tests.unit.group_store.orders import KEYS, all_marks, ends, push
 
 
 def test_earliest_starts_everything_at_0_and_latest_at_its_end(
@@ -230,122 +183,6 @@ def test_a_grant_planned_before_a_scaling_is_refused_after_it(
     assert grant(backend, leader, "orders/1.0", basis) == GrantsRefused(GROUP, 1, deposed=False)
 
 
-def test_while_a_seek_is_pending_everything_waits_and_the_reader_finishes_it(
-    backend: Backend, orders: Topic[Any], clock: ManualClock
-) -> None:
-    open_group(backend, GROUP, "orders", "latest", clock)
-    leave_pending(backend, FROM_ZERO)
-    assert set(states(backend).values()) == {UnitState.WAITING}
-    basis = BasisReader(backend, GROUP).read()
-    assert {u.name for u in basis.units if u.state is UnitState.OPEN} == {
-        "orders/0.0",
-        "orders/0.1",
-    }
-    assert set(all_marks(backend, orders).values()) == {0}
-    assert not finish_pending(backend, GROUP, "orders")
-
-
-def test_a_seek_finishes_the_pending_one_first(
-    backend: Backend, orders: Topic[Any], clock: ManualClock
-) -> None:
-    open_group(backend, GROUP, "orders", "latest", clock)
-    leave_pending(backend, Placement(False, {(1, 3): 1}))
-    seek(backend, GROUP, "orders/1.0@2")
-    assert marks(backend, "orders/1.0", "orders/1.3") == [2, 1]
-
-
-def interleavings() -> Iterator[tuple[int, ...]]:
-    """Every order in which two can take their steps."""
-    for first in combinations(range(2 * STEPS), STEPS):
-        yield tuple(0 if place in first else 1 for place in range(2 * STEPS))
-
-
-def test_two_that_finish_a_seek_write_the_marks_once_whatever_comes_first(
-    clock: ManualClock,
-) -> None:
-    backend = MemoryBackend()
-    push(Hub.from_backend(backend).create_topic("orders", partitions=1))
-    open_group(backend, GROUP, "orders", "earliest", clock)
-    for order in interleavings():
-        ack_all(backend, "orders/0.0")
-        leave_pending(backend, Placement(True, {(0, 0): 7}))
-        both = [finishing(backend, GROUP, "orders") for _ in range(2)]
-        finished = 0
-        for each in order:
-            try:
-                next(both[each])
-            except StopIteration as end:
-                finished += bool(end.value)
-                if end.value:  # The unit is granted again, and consumed.
-                    assert marks(backend, "orders/0.0") == [7], order
-                    ack(backend, "orders/0.0", 7, 9)
-        if finished:
-            assert marks(backend, "orders/0.0") == [9], order
-        else:  # Each was in the other's way, and a third one comes.
-            assert finish_pending(backend, GROUP, "orders"), order
-            assert marks(backend, "orders/0.0") == [7], order
-        assert finished <= 1, order
-
-
-def test_a_seek_is_done_when_it_returns_although_somebody_else_was_about_to_finish_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    backend = FaultyBackend()
-    topic = Hub.from_backend(backend).create_topic("orders", partitions=2)
-    push(topic)
-    open_group(backend, GROUP, "orders", "earliest", ManualClock())
-    others: list[Fence] = []
-
-    def take_it_over(transaction: Transaction) -> None:
-        name = seek_fence(GROUP, "orders")
-        if transaction.fence is not None and transaction.fence.name == name and not others:
-            others.append(raise_fence(backend.store, name))  # and gets no further
-
-    monkeypatch.setattr(backend, "before", take_it_over)
-    seek(backend, GROUP, "latest")
-    found = find_seek(backend, GROUP, "orders")
-    assert len(others) == 1
-    assert found is not None
-    assert found.seek.state is SeekState.DONE
-    assert sum(marks(backend, "orders/0.0", "orders/0.1")) == KEYS
-
-
-def test_one_that_comes_late_to_finish_a_seek_writes_nothing_over_what_came_after(
-    clock: ManualClock,
-) -> None:
-    backend = MemoryBackend()
-    push(Hub.from_backend(backend).create_topic("orders", partitions=1))
-    open_group(backend, GROUP, "orders", "earliest", clock)
-    for pause in range(STEPS):
-        leave_pending(backend, Placement(True, {(0, 0): 7}))
-        late = finishing(backend, GROUP, "orders")
-        for _ in range(pause):
-            next(late)
-        finish_pending(backend, GROUP, "orders")
-        fence = owner(backend, lead(backend), "orders/0.0")
-        ack(backend, "orders/0.0", 7, 12, fence)
-        seen = find_seek(backend, GROUP, "orders")
-        list(late)
-        assert marks(backend, "orders/0.0") == [12], pause
-        assert find_seek(backend, GROUP, "orders") == seen
-        ack(backend, "orders/0.0", 12, 14, fence)
-        seek(backend, GROUP, "earliest")
-
-
-def test_two_first_steps_at_once_are_one(
-    backend: Backend, orders: Topic[Any], clock: ManualClock
-) -> None:
-    open_group(backend, GROUP, "orders", "latest", clock)
-    stored = find(backend, "orders")
-    assert stored is not None
-    order = Order(stored, find_seek(backend, GROUP, "orders"), "", FROM_ZERO)
-    version = read_group(backend, GROUP).version
-    changes = [pending_change(backend, GROUP, version, {"orders": order}) for _ in range(2)]
-    backend.store.commit(changes[0])
-    with pytest.raises(Conflict):
-        backend.store.commit(changes[1])
-
-
 def test_a_seek_after_a_scaling_that_it_did_not_see_is_refused(
     backend: Backend, orders: Topic[Any], clock: ManualClock
 ) -> None:
@@ -409,15 +246,3 @@ def test_the_fence_of_a_unit_nobody_has_is_raised_by_a_seek_too(
     seek(backend, GROUP, "earliest")
     with pytest.raises(Fenced):
         backend.commit(Transaction(fence=Fence("group/billing/orders/1.0", entry.version)))
-
-
-def test_a_done_seek_keeps_no_marks(
-    backend: Backend, orders: Topic[Any], clock: ManualClock
-) -> None:
-    open_group(backend, GROUP, "orders", "latest", clock)
-    seek(backend, GROUP, "latest")
-    stored = find_seek(backend, GROUP, "orders")
-    assert stored is not None
-    assert (stored.seek.state, stored.seek.number, stored.seek.marks) == (SeekState.DONE, 2, {})
-    assert stored.seek.target == "latest"
-    assert backend.store.commit(Change()) > stored.version
