@@ -61,12 +61,13 @@ def _loop(scale: Scale) -> Row:
 def take_bytes(deliveries: Iterable[tailrace.Delivery[bytes]]) -> None:
     """Take the bytes of key and value of each."""
     for delivery in deliveries:
-        delivery.key_bytes, delivery.data  # noqa: B018
+        _key = delivery.key_bytes
+        _value = delivery.data
 
 
 def _take_value(deliveries: Iterable[tailrace.Delivery[bytes]]) -> None:
     for delivery in deliveries:
-        delivery.value  # noqa: B018
+        _value = delivery.value
 
 
 def _tailing(batches: int, use: Callable[[tailrace.Deliveries[bytes]], object]) -> Turn:

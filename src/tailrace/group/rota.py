@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tailrace.group.owned import Owned
 
 _Queue = OrderedDict["Owned", int]
+"""Units with their tickets. Of a plain dict the first is found ever more slowly as others leave."""
 
 
 class Rota:
@@ -154,18 +155,12 @@ class Rota:
         return self._alarms[0][0] if self._alarms else inf
 
     def pick(self) -> Owned | None:
-        """The one whose turn it is; it stays in the round, as the last."""
+        """The one whose turn it is, for the caller to `put` or `retire` again."""
         stocked, hungry = next(iter(self._stocked), None), next(iter(self._hungry), None)
-        if hungry is None:
-            owned, queue = stocked, self._stocked
-        elif stocked is None or (self.room and self._hungry[hungry] < self._stocked[stocked]):
-            owned, queue = hungry, self._hungry
-        else:
-            owned, queue = stocked, self._stocked
-        if owned is not None:
-            queue[owned] = next(self._tickets)
-            queue.move_to_end(owned)
-        return owned
+        if hungry is None or stocked is None:
+            return stocked or hungry
+        first = self.room and self._hungry[hungry] < self._stocked[stocked]
+        return hungry if first else stocked
 
     def take_ending(self, now: float) -> list[Owned]:
         """Those whose final progress is due; it is the caller's now."""
