@@ -19,6 +19,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, get_type_hints
 
+from tailrace.amount import is_whole
 from tailrace.duration import format_duration, parse_duration
 from tailrace.errors import ConfigError, InvalidValue
 from tailrace.size import format_size, parse_size
@@ -45,7 +46,7 @@ def _parse_switch(value: object, what: str) -> bool:
 def _parse_count(value: object, what: str) -> int:
     if isinstance(value, str) and value.isascii() and value.isdecimal():
         return int(value)
-    if not isinstance(value, int) or isinstance(value, bool):
+    if not is_whole(value):
         raise InvalidValue(what, value, "a whole number")
     return value
 

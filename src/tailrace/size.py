@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from tailrace.amount import is_whole
 from tailrace.errors import InvalidValue
 
 _UNITS: Final = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1}
@@ -13,7 +14,7 @@ _SIZE: Final = re.compile(r"(\d+) ?(GiB|MiB|KiB|B)?", re.ASCII)
 
 def parse_size(value: object, what: str = "size") -> int:
     """Bytes, as a number or as text such as ``64KiB``."""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+    if is_whole(value) and value >= 0:
         return value
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None
     if match is None:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Literal, TypeAlias, TypedDict
 
+from tailrace.amount import is_whole
 from tailrace.duration import parse_duration
 from tailrace.errors import InvalidValue
 from tailrace.group.share import Terms
@@ -79,8 +80,7 @@ class Asked:
             raise InvalidValue("until", until, "'end', or None to go on")
         counts = {"limit": limit, "attempts": attempts, "batch_size": batch_size}
         for what, count in counts.items():
-            whole = isinstance(count, int) and not isinstance(count, bool)
-            if count is not None and not (whole and count >= 1):
+            if count is not None and not (is_whole(count) and count >= 1):
                 raise InvalidValue(what, count, "a whole number, 1 or more")
         token = secrets.token_hex(6)
         handler = parse_duration(

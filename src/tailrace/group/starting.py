@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
+from tailrace.amount import is_whole
 from tailrace.backend.contract import Log
 from tailrace.errors import InvalidValue, OutOfRange
 from tailrace.message import Partition, Position
@@ -92,8 +93,7 @@ def _parse_text(text: str) -> Start:
 
 def _position(where: Partition | str, offset: int) -> Position:
     partition = Partition.parse(where) if isinstance(where, str) else where
-    whole = isinstance(offset, int) and not isinstance(offset, bool)
-    if not isinstance(partition, Partition) or not whole:
+    if not isinstance(partition, Partition) or not is_whole(offset):
         raise InvalidValue("start", {where: offset}, _FORMS)
     return Position(*partition, offset)
 

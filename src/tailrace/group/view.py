@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 
 from tailrace.backend.contract import Backend
 from tailrace.errors import CorruptBatch
@@ -115,17 +117,17 @@ def show_groups(backend: Backend) -> list[GroupDetail]:
 def show_group(backend: Backend, name: str) -> GroupDetail:
     """A group; `UnknownGroup` when there is none."""
     stored = read_group(backend, name)
-    owners = _Owners(backend)
+    owner_of = cache(lambda process: backend.holder(HOLDS + process))
     grants = {grant.unit: grant for grant in standing_grants(backend, name)}
     failed = failed_messages(backend, name)
-    streams = tuple(_stream(view, grants, owners, failed) for view in read_streams(backend, name))
+    streams = tuple(_stream(view, grants, owner_of, failed) for view in read_streams(backend, name))
     consumers = tuple(
         GroupConsumer(each.session, each.owner, each.since, each.silent_s)
         for each in members(backend, name)
         if each.owner is not None
     )
     entry = look(backend, name).entry
-    leader = None if entry is None else owners.of(entry.process)
+    leader = None if entry is None else owner_of(entry.process)
     return GroupDetail(
         summary=_summary(backend, name, stored, streams, consumers),
         start=stored.definition.start,
@@ -147,28 +149,14 @@ def lag(backend: Backend, name: str) -> list[StreamLag]:
     return sorted(found, key=lambda stream: -stream.behind)
 
 
-class _Owners:
-    """Who processes are, each asked for once."""
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-        self._known: dict[str, str | None] = {}
-
-    def of(self, process: str) -> str | None:
-        """Whose it is; None when it is dead."""
-        if process not in self._known:
-            self._known[process] = self._backend.holder(HOLDS + process)
-        return self._known[process]
-
-
 def _stream(
     view: StreamView,
     grants: dict[str, StoredGrant],
-    owners: _Owners,
+    owner_of: Callable[[str], str | None],
     failed: dict[str, tuple[FailedMessage, ...]],
 ) -> GroupStream:
     grant = grants.get(str(view.partition))
-    if grant is not None and (grant.fenced or owners.of(grant.process) is None):
+    if grant is not None and (grant.fenced or owner_of(grant.process) is None):
         grant = None
     owner = None if grant is None else consumer_of(grant.borrower)
     epoch = None if grant is None else grant.epoch

@@ -10,6 +10,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final, TypeVar
 
+from tailrace.amount import is_whole
 from tailrace.duration import parse_duration
 from tailrace.errors import InvalidName, InvalidValue
 from tailrace.pipeline.chain import Chain
@@ -139,6 +140,6 @@ def _choice(kind: type[E], what: str, value: object) -> E:
 
 
 def _whole(what: str, value: object, most: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+    if not (is_whole(value) and 1 <= value <= most):
         raise InvalidValue(what, value, f"1 to {most:,}")
     return value

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from math import isfinite
 from typing import TypeGuard, TypeVar
 
+from tailrace.amount import is_whole
 from tailrace.errors import InvalidValue
 
 K = TypeVar("K")
@@ -52,7 +53,7 @@ def check_pairs(what: str, pairs: Iterable[tuple[K, V]]) -> list[tuple[K, V]]:
 
 def check_count(what: str, count: object) -> None:
     """How many, at least one."""
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+    if not (is_whole(count) and count >= 1):
         raise InvalidValue(what, count, "a whole number, 1 or more")
 
 

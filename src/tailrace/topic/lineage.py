@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tailrace.amount import is_whole
 from tailrace.errors import InvalidValue
 from tailrace.topic.router import HASHES, Hashes, RouterKind, route
 
@@ -58,8 +59,7 @@ _DELETED = StreamState(sealed=True, drained=True)
 
 def check_count(partitions: int, any_count: bool) -> None:
     """`InvalidValue` unless a storage topic may have so many partitions."""
-    whole = isinstance(partitions, int) and not isinstance(partitions, bool)
-    if not whole or not 1 <= partitions <= PARTITIONS_MAX:
+    if not (is_whole(partitions) and 1 <= partitions <= PARTITIONS_MAX):
         raise InvalidValue("partitions", partitions, f"1 to {PARTITIONS_MAX:,}")
     if not (any_count or is_usual_count(partitions)):
         valid = "1, 2, 3 or a multiple of 4 or 6"

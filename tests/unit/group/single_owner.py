@@ -50,6 +50,12 @@ class SingleOwner:
         self.unsubscribed = self.left = False
         self._mutex = threading.RLock()
 
+    @property
+    def joined(self) -> Session:
+        """The session that has joined."""
+        assert self.session is not None
+        return self.session
+
     def join(self, session: Session) -> SingleOwner:
         self.session = session
         return self

@@ -112,7 +112,7 @@ def test_cancelled_async_batches_end_and_lose_nothing(
         while rows < 10 or left(topic):
             assert runtime.session is None or not work.done()
             if runtime.session is not None:
-                await asyncio.to_thread(runtime.session.save)
+                await asyncio.to_thread(runtime.joined.save)
             await asyncio.sleep(0.005)
         work.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -130,9 +130,8 @@ def test_a_delivery_whose_partition_went_elsewhere_is_not_acknowledged_and_may_b
     push(topic, 2, keys=2)
     with consume(topic, runtime, ack="manual") as deliveries:
         one, other = (delivery for _, delivery in zip("12", deliveries, strict=False))
-        assert runtime.session is not None
         for unit, epoch in runtime.epochs.items():
-            runtime.session.drop(unit, epoch)
+            runtime.joined.drop(unit, epoch)
         with pytest.raises(Fenced):
             one.ack(wait=True)
         other.nack()

@@ -73,8 +73,7 @@ def test_until_the_end_waits_for_what_others_have_in_hand(
             for delivery in held:
                 delivery.ack()
             held = list(theirs)
-        assert other.session is not None
-        other.session.save()
+        other.joined.save()
         assert 0 < ending.result(timeout=10) < 20
     mine.__exit__(None, None, None)
     assert left(topic) == []

@@ -44,7 +44,7 @@ class Consumer:
         assert self.runtime.session is not None
         where = Partition("orders", 0, self.keys[key])
         self.runtime.awaited.pop(where)
-        self.runtime.session.wake([where])
+        self.runtime.joined.wake([where])
 
     def cpu_s(self, value: int) -> float:
         """What one message costs from its being there until it is durable and more is awaited."""
@@ -52,7 +52,7 @@ class Consumer:
         assert self.runtime.session is not None
         began = time.thread_time()
         assert [delivery.value for delivery in self.deliveries] == [value]
-        self.runtime.session.save()
+        self.runtime.joined.save()
         return time.thread_time() - began
 
 

@@ -41,8 +41,7 @@ def test_a_drain_ends_only_after_what_is_in_hand_and_then_its_progress_is_durabl
     with consume(topic, runtime, idle_timeout="10ms") as deliveries:
         iterator = iter(deliveries)
         numbers(iterator, 3)
-        assert runtime.session is not None
-        runtime.session.drain(UNIT, runtime.epochs[UNIT])
+        runtime.joined.drain(UNIT, runtime.epochs[UNIT])
         assert runtime.of(Drained) == []
         assert list(iterator) == []
         assert [event.mark for event in runtime.of(Drained)] == [3]
@@ -56,8 +55,7 @@ def test_a_drain_ends_with_the_acknowledgement_of_what_was_in_hand_though_nobody
     with consume(topic, runtime, ack="manual", idle_timeout="10ms") as deliveries:
         iterator = iter(deliveries)
         delivery = next(iterator)
-        assert runtime.session is not None
-        runtime.session.drain(UNIT, runtime.epochs[UNIT])
+        runtime.joined.drain(UNIT, runtime.epochs[UNIT])
         assert list(iterator) == []
         delivery.ack()
         assert runtime.of(Drained) == []
@@ -74,8 +72,7 @@ def test_a_unit_with_nothing_in_hand_is_drained_while_a_handler_runs_elsewhere(
     with consume(topic, runtime) as deliveries:
         here = next(iter(deliveries))
         other = f"orders/0.{1 - here.partition}"
-        assert runtime.session is not None
-        runtime.session.drain(other, runtime.epochs[other])
+        runtime.joined.drain(other, runtime.epochs[other])
         assert [event.unit for event in runtime.of(Drained)] == [other]
 
 
@@ -87,8 +84,7 @@ def test_a_refused_commit_loses_the_unit_for_good(
         iterator = iter(deliveries)
         numbers(iterator, 3)
         raise_fence(backend.store, unit_fence("billing", UNIT))
-        assert runtime.session is not None
-        runtime.session.save()
+        runtime.joined.save()
         assert [event.unit for event in runtime.of(Lost)] == [UNIT]
         assert list(iterator) == []
     assert mark(backend) == 0
@@ -113,8 +109,7 @@ def test_a_unit_that_is_lost_is_had_no_longer_before_anybody_has_answered(
     with consume(topic, runtime) as deliveries:
         numbers(iter(deliveries), 3)
         raise_fence(backend.store, unit_fence("billing", UNIT))
-        assert runtime.session is not None
-        runtime.session.save()
+        runtime.joined.save()
         assert deliveries.stats().partitions == ()
 
 
@@ -125,9 +120,8 @@ def test_it_is_said_once_that_a_unit_is_drained(
     runtime = Deaf(backend)
     push(topic, 10)
     with consume(topic, runtime) as deliveries:
-        assert runtime.session is not None
         for _ in range(3):
-            runtime.session.drain(UNIT, runtime.epochs[UNIT])
+            runtime.joined.drain(UNIT, runtime.epochs[UNIT])
         assert deliveries.stats().in_hand == 0
         assert len(runtime.of(Drained)) == 1
 
@@ -161,8 +155,7 @@ def test_nothing_is_handed_out_beyond_the_lease(topic: Topic[Any], runtime: Sing
         iterator = iter(deliveries)
         numbers(iterator, 2)
         runtime.until_s = float("-inf")
-        assert runtime.session is not None
-        runtime.session.rouse()
+        runtime.joined.rouse()
         assert list(iterator) == []
         runtime.until_s = float("inf")
         assert numbers(iter(deliveries), 8) == list(range(2, 10))
@@ -187,8 +180,7 @@ def test_a_dropped_unit_is_not_committed(
     push(topic, 10)
     with consume(topic, runtime, ack="manual", idle_timeout="10ms") as deliveries:
         delivery = next(iter(deliveries))
-        assert runtime.session is not None
-        runtime.session.drop(UNIT, runtime.epochs.pop(UNIT))
+        runtime.joined.drop(UNIT, runtime.epochs.pop(UNIT))
         delivery.ack()
         with pytest.raises(Fenced):
             delivery.ack(wait=True)
@@ -202,8 +194,7 @@ def test_what_was_done_of_a_unit_that_is_gone_still_counts(
     push(topic, 10)
     with consume(topic, runtime) as deliveries:
         numbers(iter(deliveries), 4)
-        assert runtime.session is not None
-        runtime.session.drop(UNIT, runtime.epochs.pop(UNIT))
+        runtime.joined.drop(UNIT, runtime.epochs.pop(UNIT))
         stats = deliveries.stats()
     assert (stats.partitions, stats.delivered, stats.acknowledged) == ((), 4, 3)
 
@@ -215,8 +206,7 @@ def test_a_deleted_topic_loses_the_unit(
     with consume(topic, runtime, idle_timeout="10ms") as deliveries:
         assert len(list(deliveries)) == 3
         Hub.from_backend(backend).delete_topic("orders")
-        assert runtime.session is not None
-        runtime.session.wake([WHERE])
+        runtime.joined.wake([WHERE])
         assert list(deliveries) == []
     assert len(runtime.of(Lost)) == 1
 
@@ -225,8 +215,7 @@ def test_a_runtime_that_failed_ends_the_iteration_with_its_error(
     topic: Topic[Any], runtime: SingleOwner
 ) -> None:
     with consume(topic, runtime) as deliveries:
-        assert runtime.session is not None
-        runtime.session.fail(HubClosed("closed"))
+        runtime.joined.fail(HubClosed("closed"))
         with pytest.raises(HubClosed):
             next(iter(deliveries))
     assert runtime.left
@@ -239,7 +228,6 @@ def test_leaving_gives_up_after_a_while_when_nobody_answers(
     push(topic, 3)
     with consume(topic, runtime) as deliveries:
         numbers(iter(deliveries), 1)
-        assert runtime.session is not None
         monkeypatch.setattr(runtime.session, "departed", lambda: None)
     assert [type(event) for event in runtime.told][-1] is Died
     assert runtime.left
@@ -249,8 +237,7 @@ def test_a_drain_of_what_it_does_not_have_is_answered_at_once(
     topic: Topic[Any], runtime: SingleOwner
 ) -> None:
     with consume(topic, runtime, units=[UNIT]):
-        assert runtime.session is not None
-        runtime.session.drain("orders/9.9", 4)
+        runtime.joined.drain("orders/9.9", 4)
         assert ("orders/9.9", 4) in [(e.unit, e.epoch) for e in runtime.of(Drained)]
 
 
@@ -260,8 +247,7 @@ def test_a_unit_granted_again_goes_on_where_the_ledger_is(
     push(topic, 10)
     with consume(topic, runtime) as deliveries:
         numbers(iter(deliveries), 4)
-        assert runtime.session is not None
-        runtime.session.save()
+        runtime.joined.save()
         runtime.grant(UNIT)
         delivery = next(iter(deliveries))
         assert delivery.value == 3

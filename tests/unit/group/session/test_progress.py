@@ -28,8 +28,7 @@ def test_what_was_acknowledged_is_committed_when_the_progress_thread_asks(
     push(topic, 10)
     with consume(topic, runtime) as deliveries:
         numbers(iter(deliveries), 4)
-        assert runtime.session is not None
-        runtime.session.save()
+        runtime.joined.save()
         assert mark(backend) == 3
         assert runtime.marks() == {UNIT: 3}
 
@@ -70,8 +69,7 @@ def test_a_backend_that_fails_for_a_while_loses_no_acknowledgement(
     backend.before = fail
     with consume(topic, runtime) as deliveries:
         assert numbers(iter(deliveries), 10) == list(range(10))
-        assert runtime.session is not None
-        runtime.session.save()
+        runtime.joined.save()
     assert mark(backend) == 10
 
 
@@ -86,13 +84,12 @@ def test_what_could_not_be_committed_is_committed_by_the_next_save(
 
     with consume(topic, runtime, idle_timeout="10ms") as deliveries:
         assert len(list(deliveries)) == 10
-        assert runtime.session is not None
         backend.before, works = fail, backend.before
         with suppress(ZeroDivisionError):
-            runtime.session.save()
+            runtime.joined.save()
         backend.before = works
         assert mark(backend) == 0
-        runtime.session.save()
+        runtime.joined.save()
         assert mark(backend) == 10
 
 
@@ -110,11 +107,10 @@ def test_progress_is_due_again_after_a_save_that_failed_for_one_unit(
 
     with consume(topic, runtime, idle_timeout="10ms") as deliveries:
         assert len(list(deliveries)) == 400
-        assert runtime.session is not None
         backend.before, due = fail, runtime.due
-        runtime.session.save()
+        runtime.joined.save()
         assert runtime.due == due + 1
-        runtime.session.save()
+        runtime.joined.save()
         assert runtime.due == due + 1
         ends = topic.storage_topics[0].ends
         assert [mark(backend, Partition("orders", 0, n)) for n in range(partitions)] == list(ends)
@@ -126,10 +122,9 @@ def test_an_acknowledgement_after_a_save_is_committed_by_the_next(
     push(topic, 1)
     with consume(topic, runtime, ack="manual", idle_timeout="10ms") as deliveries:
         (delivery,) = deliveries
-        assert runtime.session is not None
-        runtime.session.save()
+        runtime.joined.save()
         delivery.ack()
-        runtime.session.save()
+        runtime.joined.save()
         assert mark(backend) == 1
 
 
@@ -143,15 +138,14 @@ def test_what_is_acknowledged_after_a_save_is_due_and_committed_within_the_turn_
     push(topic, 10)
     with consume(topic, runtime, idle_timeout="10ms") as deliveries:
         iterator = iter(deliveries)
-        assert runtime.session is not None
         for done in (2, 5):
             numbers(iterator, 3)
-            runtime.session.save()
+            runtime.joined.save()
             assert mark(backend) == done
         due = runtime.due
         assert len(list(iterator)) == 4
         assert runtime.due > due
-        runtime.session.save()
+        runtime.joined.save()
         assert mark(backend) == 10
 
 
@@ -163,8 +157,7 @@ def test_whoever_comes_second_to_commit_knows_when_it_is_done_that_all_is(
     second: list[threading.Thread] = []
 
     def come_second() -> None:
-        assert runtime.session is not None
-        runtime.session.commit()
+        runtime.joined.commit()
         happened.append("known")
 
     def give_time(transaction: Transaction) -> None:
@@ -173,9 +166,8 @@ def test_whoever_comes_second_to_commit_knows_when_it_is_done_that_all_is(
 
     with consume(topic, runtime, idle_timeout="10ms") as deliveries:
         assert len(list(deliveries)) == 10
-        assert runtime.session is not None
         backend.before, backend.after = give_time, lambda _: happened.append("done")
-        runtime.session.save()
+        runtime.joined.save()
         second[0].join()
         backend.before = lambda _: None
     assert happened[:2] == ["done", "known"]
@@ -197,9 +189,8 @@ def test_many_units_are_saved_also_when_no_thread_begins_any_more(
     push(topic, 400, keys=200)
     with consume(topic, runtime, idle_timeout="10ms") as deliveries:
         assert len(list(deliveries)) == 400
-        assert runtime.session is not None
         monkeypatch.setattr("tailrace.group.tending.ThreadPoolExecutor", Ending)
-        assert runtime.session.commit()
+        assert runtime.joined.commit()
         ends = topic.storage_topics[0].ends
         assert [mark(backend, Partition("orders", 0, n)) for n in range(20)] == list(ends)
 
@@ -216,17 +207,16 @@ def test_a_store_that_cannot_be_written_is_said_once_for_all_units(
             raise BackendUnavailable("the disk is full")
 
     with consume(topic, runtime) as deliveries:
-        assert runtime.session is not None
         iterator = iter(deliveries)
         numbers(iterator, 30)
         backend.before = fail
         for _ in range(3):
-            runtime.session.save()
+            runtime.joined.save()
             numbers(iterator, 2)
         assert [record.levelname for record in caplog.records] == ["WARNING"]
         assert "the disk is full" in caplog.text
         backend.before = lambda _: None
-        runtime.session.save()
+        runtime.joined.save()
         assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 
@@ -277,7 +267,6 @@ def test_a_crash_at_the_end_of_the_log_marks_nothing_that_comes_later(
             marks.append(delivery.redelivered)
             if len(marks) == 5:
                 push(topic, 2)
-                assert runtime.session is not None
                 deliveries._session.wake([WHERE])
     assert marks == [True] * 5 + [False] * 2
 
@@ -293,6 +282,5 @@ def test_to_read_over_a_gap_at_the_end_is_progress() -> None:
     runtime = SingleOwner(backend)
     with consume(topic, runtime, idle_timeout="10ms") as deliveries:
         assert list(deliveries) == []
-        assert runtime.session is not None
-        runtime.session.save()
+        runtime.joined.save()
         assert mark(backend) == end

@@ -197,8 +197,7 @@ def test_a_signal_handler_may_shut_it_down_wherever_the_loop_is(
     try:
         with deliveries:
             next(iter(deliveries))
-            assert runtime.session is not None
-            with runtime.session.share.lock:
+            with runtime.joined.share.lock:
                 signal.raise_signal(signal.SIGALRM)
             assert list(deliveries) == []
         deliveries = consume(topic, SingleOwner(runtime.backend))
@@ -278,9 +277,8 @@ def test_a_unit_whose_final_progress_cannot_be_stored_rests_while_others_go_on(
         iterator = iter(deliveries)
         next(iterator)
         backend.before = fail
-        assert runtime.session is not None
-        runtime.session.drain(UNIT, runtime.epochs[UNIT])
+        runtime.joined.drain(UNIT, runtime.epochs[UNIT])
         for _ in iterator:
-            runtime.session.rouse()  # a turn is over after each message
+            runtime.joined.rouse()  # a turn is over after each message
         assert 0 < len(tries) < 20
         backend.before = working
