@@ -15,6 +15,9 @@ from typing import Any
 
 import pytest
 
+import tailrace
+from tests.waiting import until
+
 TAILRACE = [sys.executable, "-m", "tailrace"]
 SECONDS_MAX = 60
 
@@ -109,6 +112,18 @@ def test_ctrl_c_is_how_a_tail_that_follows_ends() -> None:
     tail.send_signal(signal.SIGINT)
     _, error = tail.communicate(timeout=SECONDS_MAX)
     assert (tail.returncode, error) == (0, b"")
+
+
+def test_ctrl_c_before_a_group_is_through_is_told_from_its_end(hub: Path) -> None:
+    run("topic", "create", "orders", "--partitions", "1")
+    run("push", "orders", "1")
+    with tailrace.open(hub) as opened, opened.tail("orders", group="printing") as other:
+        next(iter(other))  # the group is not through before this one is
+        tail = start("tail", "orders", "--group", "printing", "--exit", stderr=subprocess.PIPE)
+        until(lambda: len(opened.group("printing").describe().consumers) == 2)
+        tail.send_signal(signal.SIGINT)
+        tail.communicate(timeout=SECONDS_MAX)
+    assert tail.returncode == 3
 
 
 def test_watching_looks_again_until_ctrl_c() -> None:
