@@ -1,0 +1,151 @@
+package tailrace.spark;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.zip.CRC32;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+
+/**
+ * Reads the records of a range, in order. It reads neighbouring batches of a file together, and
+ * verifies the checksum of each before it returns one of their records.
+ */
+final class RangeReader implements PartitionReader<ColumnarBatch> {
+  /** The approximate number of bytes that are read at a time: they fit into the caches. */
+  private static final long READ_BYTES = 1 << 20;
+
+  private final ReadRange range;
+  private final RecordColumns columns;
+  private final boolean control;
+  private final CRC32 checksum = new CRC32();
+
+  private int file = -1;
+  private FileChannel channel;
+  private BatchEntries entries = new BatchEntries(new byte[0]);
+  private int row;
+  private int rowsEnd;
+  private int groupFirst;
+  private byte[] data = new byte[0];
+  private int at;
+  private int limit;
+
+  RangeReader(ReadRange range, StructType required, boolean control) {
+    this.range = range;
+    this.control = control;
+    this.columns = new RecordColumns(range, required);
+  }
+
+  @Override
+  public boolean next() throws IOException {
+    while (true) {
+      while (at == limit) {
+        if (!loadGroup()) {
+          return false;
+        }
+      }
+      try {
+        at = columns.fill(data, at, limit, control);
+      } catch (DamagedRecord damaged) {
+        throw failure(groupFirst, damaged.getMessage(), damaged);
+      }
+      if (columns.rows() > 0) {
+        return true;
+      }
+    }
+  }
+
+  @Override
+  public ColumnarBatch get() {
+    return columns.batch();
+  }
+
+  @Override
+  public void close() throws IOException {
+    if (channel != null) {
+      channel.close();
+      channel = null;
+    }
+  }
+
+  /** Load the next batches that overlap the range; false after the last. */
+  private boolean loadGroup() throws IOException {
+    while (row == rowsEnd) {
+      if (!openFile()) {
+        return false;
+      }
+    }
+    int first = row;
+    long begin = entries.position(first);
+    long end = begin;
+    do {
+      end += entries.bytes(row++);
+    } while (row < rowsEnd
+        && entries.position(row) == end
+        && end + entries.bytes(row) - begin <= READ_BYTES);
+    load(first, begin, (int) (end - begin));
+    return true;
+  }
+
+  private boolean openFile() throws IOException {
+    close();
+    if (++file == range.files.length) {
+      file--;
+      return false;
+    }
+    entries = new BatchEntries(range.entries[file]);
+    row = 0;
+    rowsEnd = entries.count();
+    while (row < rowsEnd && entries.end(row) <= range.start) {
+      row++;
+    }
+    while (row < rowsEnd && entries.base(rowsEnd - 1) >= range.end) {
+      rowsEnd--;
+    }
+    if (row < rowsEnd) {
+      String name = range.files[file];
+      try {
+        channel = FileChannel.open(Path.of(name), StandardOpenOption.READ);
+      } catch (IOException error) {
+        long last = entries.end(rowsEnd - 1) - 1;
+        throw ReadFailure.unopened(range, name, entries.base(row), last, error);
+      }
+    }
+    return true;
+  }
+
+  private void load(int first, long position, int size) throws IOException {
+    if (data.length < size) {
+      data = new byte[(int) Math.max(size, READ_BYTES)];
+    }
+    ByteBuffer buffer = ByteBuffer.wrap(data, 0, size);
+    while (buffer.hasRemaining() && channel.read(buffer, position + buffer.position()) > 0) {
+      // The kernel may return less than asked for.
+    }
+    int begin = 0;
+    for (int each = first; each < row; each++) {
+      int length = (int) entries.bytes(each);
+      int missing = begin + length - buffer.position();
+      if (missing > 0) {
+        throw failure(each, "the file ends " + Math.min(missing, length) + " bytes early", null);
+      }
+      checksum.reset();
+      checksum.update(data, begin, length);
+      if (checksum.getValue() != entries.checksum(each)) {
+        throw failure(each, "the checksum does not match", null);
+      }
+      begin += length;
+    }
+    groupFirst = first;
+    at = 0;
+    limit = size;
+  }
+
+  private ReadFailure failure(int entry, String reason, Throwable cause) {
+    long last = entries.end(entry) - 1;
+    return ReadFailure.damaged(range, range.files[file], entries.base(entry), last, reason, cause);
+  }
+}
