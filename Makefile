@@ -1,27 +1,27 @@
-# Everything a contributor does, each by one word. `make` alone lists them.
+# The tasks of a contributor. `make` alone lists them.
 
 PYTHON ?= python3
 PART   ?=
 BIN    := .venv/bin
 STAMP  := .venv/.installed
-CODE   := src tests $(wildcard bench)
+CODE   := src tests $(wildcard bench java)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test lint format soak bench lock clean
+.PHONY: help install demo test lint format soak bench jar lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-install: $(STAMP) ## build .venv with everything in requirements.lock and this package
+install: $(STAMP) ## create .venv with the packages of requirements.lock and this package
 
-demo: install ## watch a topic being re-scaled and a pipeline meet a bad row, in a minute or so
+demo: install ## run the demo: scaling, kill -9 and a bad row, audited, in one to two minutes
 	$(BIN)/tailrace demo
 
-test: install ## run all tests but the soak-only ones
+test: install ## run all tests except the soak-only ones
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "not soak"
 
-lint: install ## check style, types, layers and the repository's own rules
+lint: install ## check style, types, layers and the rules of the repository
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy $(CODE)
@@ -35,26 +35,29 @@ format: install ## format the code and apply ruff's safe fixes
 soak: install ## run the long tests at full counts and write docs/evidence.md (PART=log for one part)
 	$(BIN)/python -m tests.soak $(PART)
 
-bench: install ## measure against the peers and write bench/results.md
+bench: install ## run the benchmarks and write bench/results.md
 	$(BIN)/python -m bench
 
-lock: install ## resolve pyproject.toml again into requirements.lock
+jar: install ## compile the native reader of Spark (needs javac)
+	$(BIN)/python -m java.build
+
+lock: install ## update requirements.lock from pyproject.toml
 	$(BIN)/uv pip compile --universal --generate-hashes --all-extras --upgrade --no-header \
 		--quiet --output-file requirements.lock pyproject.toml
 
-clean: ## remove .venv, caches and what the demo left
+clean: ## remove .venv, caches and the files of the demo
 	rm -rf .venv build dist demo-data .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
-	find src tests $(wildcard bench) -name __pycache__ -prune -exec rm -rf {} +
+	find src tests $(wildcard bench java) -name __pycache__ -prune -exec rm -rf {} +
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Tailrace needs Python 3.11 or newer; name one: make install PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 		{ echo "$(PYTHON) lacks the venv module; install it (Debian: apt install python3-venv)" >&2; exit 1; }
-	@echo "installing into .venv (about two minutes the first time)"
+	@echo "installing into .venv (a few minutes the first time)"
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m tailrace.spark.archive >/dev/null || \
-		echo "no class archive was made: Spark starts slower, and is the same otherwise" >&2
+		echo "the class archive could not be created; Spark will start slower" >&2
 	@touch $@

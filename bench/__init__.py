@@ -1,1 +1,1 @@
-"""How fast Tailrace is, beside what its users would take instead: `python -m bench`."""
+"""Benchmarks of Tailrace and of the alternatives its users have: `python -m bench`."""

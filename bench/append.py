@@ -1,4 +1,4 @@
-"""Appending columns: beside bytes written to a plain file, and beside SQLite."""
+"""Appending columns, compared with writes to a plain file and with SQLite."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bench.report import Row, against, figures_of, information
 
 SMALL_BYTES = 100
 SMALL_BATCH = 8_000
-"""So many records of 100 bytes, and their keys and lengths, are about 1 MB of log."""
+"""This number of records of 100 bytes, with keys and lengths, makes about 1 MB of log."""
 
 LARGE_BYTES = 1_000
 LARGE_BATCH = 1_000
@@ -41,7 +41,7 @@ SYNCED_REASON = (
 
 
 def rows(scale: Scale) -> list[Row]:
-    """The append rows."""
+    """Measure appends."""
     batches = scale.count(64)
     return [
         _one_partition(scale, batches),

@@ -1,4 +1,4 @@
-"""Single pushes that are on the disk when they return, by many threads that share the syncs."""
+"""Durable single pushes by many threads, which share the syncs."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ RAW_SYNCED = "write + fdatasync"
 
 
 class CountingDisk(Disk):
-    """The real disk, which counts its syncs."""
+    """The real disk, with a count of its syncs."""
 
     def __init__(self) -> None:
         self.syncs = 0
 
     def sync(self, descriptor: int) -> None:
-        """Return when the file's bytes are on the device."""
+        """Sync a file, and count the sync."""
         self.syncs += 1
         super().sync(descriptor)
 
 
 def rows(scale: Scale) -> list[Row]:
-    """The row of durable single pushes."""
+    """Measure durable single pushes."""
     work = "durable single pushes, 100 B, 64 threads, one partition"
     pushes = scale.count(200)
     shares: list[float] = []

@@ -1,4 +1,4 @@
-"""Consuming as a group: the loop, the way from push to handler, the planner, and doing nothing."""
+"""Consumer groups: the delivery loop, latency, the planner, rebalances, and idle consumers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,19 @@ from pathlib import Path
 from statistics import median, quantiles
 
 import tailrace
-from bench import handover, payloads
-from bench.consuming import DEADLINE_S, TOPIC, Consumer, Piped, Process, idle, stamped
+from bench import payloads, rebalance
+from bench.consumer_processes import (
+    DEADLINE_S,
+    TOPIC,
+    Consumer,
+    PipeReceiver,
+    Process,
+    idle,
+    stamped,
+)
 from bench.measure import OURS, Scale, Timed, Timer, Turn, say, take_turns
 from bench.report import Goal, Row, Sense, against, figures_of
-from tailrace.group.planner import plan
+from tailrace.group.protocol.leader.planner import plan
 
 BATCH = 8_000
 GAP_S = 0.02
@@ -28,7 +36,7 @@ COLUMNS = "tailrace, batches()"
 PIPE = "a pipe"
 
 UNITS, BORROWERS = 1_000, 100
-STREAMS, GROUPS, CONSUMERS, PROCESSES = 12, 100, 10, 4
+PARTITIONS, GROUPS, CONSUMERS, PROCESSES = 12, 100, 10, 4
 IDLE_S = 20
 
 LOOP_REASON = (
@@ -39,8 +47,8 @@ BUSY = "a process that waits for a core on a busy machine; see the pipe beside i
 
 
 def rows(scale: Scale) -> list[Row]:
-    """The rows of groups."""
-    return [_loop(scale), _latency(scale), _planner(scale), *handover.rows(scale), _idle()]
+    """Measure groups."""
+    return [_loop(scale), _latency(scale), _planner(scale), *rebalance.rows(scale), _idle()]
 
 
 def _loop(scale: Scale) -> Row:
@@ -49,8 +57,8 @@ def _loop(scale: Scale) -> Row:
     contenders = {
         OURS: _tailing(batches, take_bytes),
         DECODED: _tailing(batches, _take_value),
-        COUNTED: _tailing(batches, lambda deliveries: deque(deliveries, maxlen=0)),
-        COLUMNS: _tailing(batches, lambda deliveries: deque(deliveries.batches(), maxlen=0)),
+        COUNTED: _tailing(batches, lambda consumer: deque(consumer, maxlen=0)),
+        COLUMNS: _tailing(batches, lambda consumer: deque(consumer.batches(), maxlen=0)),
         STRUCT_LOOP: _struct_loop(batches),
     }
     rates = take_turns(work, contenders, scale.rounds, Timed.CPU)
@@ -59,7 +67,7 @@ def _loop(scale: Scale) -> Row:
 
 
 def take_bytes(deliveries: Iterable[tailrace.Delivery[bytes]]) -> None:
-    """Take the bytes of key and value of each."""
+    """Read the bytes of key and value of each delivery."""
     for delivery in deliveries:
         _key = delivery.key_bytes
         _value = delivery.data
@@ -70,14 +78,14 @@ def _take_value(deliveries: Iterable[tailrace.Delivery[bytes]]) -> None:
         _value = delivery.value
 
 
-def _tailing(batches: int, use: Callable[[tailrace.Deliveries[bytes]], object]) -> Turn:
+def _tailing(batches: int, use: Callable[[tailrace.Consumer[bytes]], object]) -> Turn:
     def turn(directory: Path, timer: Timer) -> int:
         with (
             tailed(directory, batches) as topic,
             timer.running(),
-            topic.tail(group="bench", until="end") as deliveries,
+            topic.tail(group="bench", until="end") as consumer,
         ):
-            use(deliveries)
+            use(consumer)
         return batches * BATCH
 
     return turn
@@ -85,14 +93,14 @@ def _tailing(batches: int, use: Callable[[tailrace.Deliveries[bytes]], object]) 
 
 @contextmanager
 def tailed(directory: Path, batches: int) -> Iterator[tailrace.Topic[bytes]]:
-    """A topic of so many batches, which the group "bench" has consumed whole at the end."""
+    """Push a number of batches, and check at the end that the group "bench" has consumed them."""
     settings = tailrace.HubSettings()
     with tailrace.open(directory / "hub", sync="none", settings=settings) as hub:
         topic = hub.create_topic("log", bytes, partitions=1)
         for _ in range(batches):
             topic.append(payloads.columns(BATCH, VALUE_BYTES))
         yield topic
-        assert not hub.group("bench").lag()[0].behind
+        assert not hub.group("bench").lag()[0].lag
 
 
 def _struct_loop(batches: int) -> Turn:
@@ -107,8 +115,10 @@ def _struct_loop(batches: int) -> Turn:
 
 
 def _latency(scale: Scale) -> Row:
-    """Single pushes with gaps between them, so that the consumer sleeps when one comes; beside each
-    of them a line through a pipe, which shows what the machine takes to wake any process."""
+    """Measure single pushes to a sleeping consumer, and a line through a pipe with each of them.
+
+    The pipe shows the time that the machine needs to wake any process.
+    """
     work = "push to a handler in another process, idle, no sync"
     count = scale.count(500)
     say(f"{work}: {count} pushes")
@@ -117,7 +127,7 @@ def _latency(scale: Scale) -> Row:
         tailrace.open(Path(directory) / "hub", sync="none") as hub,
     ):
         topic = hub.create_topic(TOPIC, bytes, partitions=4)
-        receivers = Consumer(Path(directory), 0), Piped(Path(directory), 1)
+        receivers = Consumer(Path(directory), 0), PipeReceiver(Path(directory), 1)
         try:
             for number in range(WARM + count):
                 topic.push(stamped(), key=f"k{number}")
@@ -139,13 +149,13 @@ def _latency(scale: Scale) -> Row:
     return Row(work, figures, goals)
 
 
-def _cuts_ms(receiver: Consumer | Piped, count: int) -> list[float]:
-    """Percentiles of all but the first ones, which came while it joined."""
+def _cuts_ms(receiver: Consumer | PipeReceiver, count: int) -> list[float]:
+    """Return percentiles of all messages but the first, which arrived during the join."""
     deadline = time.monotonic() + DEADLINE_S
-    while len(got := sorted(receiver.got())) < count:
+    while len(found := sorted(receiver.received())) < count:
         assert time.monotonic() < deadline, "messages do not come"
         time.sleep(0.1)
-    return quantiles([each.latency_s * 1000 for each in got[WARM:]], n=100)
+    return quantiles([each.latency_s * 1000 for each in found[WARM:]], n=100)
 
 
 def _planner(scale: Scale) -> Row:
@@ -173,14 +183,14 @@ def _plan_s(scale: Scale, work: Callable[[], object]) -> float:
 
 
 def _idle() -> Row:
-    """Processes in which nothing happens, measured by what the kernel says they used."""
+    """Measure the CPU time of processes with idle consumers."""
     work = f"{GROUPS} idle groups of {CONSUMERS} consumers each, in {PROCESSES} processes"
     groups = [f"group-{number % GROUPS}" for number in range(GROUPS * CONSUMERS)]
     processes: list[Process] = []
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-group-") as directory:
         hub_path = Path(directory) / "hub"
         with tailrace.open(hub_path, sync="none") as hub:
-            hub.create_topic(TOPIC, bytes, partitions=STREAMS)
+            hub.create_topic(TOPIC, bytes, partitions=PARTITIONS)
             try:
                 for number in range(PROCESSES):
                     say(f"{work}: process {number + 1}")
@@ -198,15 +208,15 @@ def _idle() -> Row:
 
 
 def _home(number: int) -> int:
-    """The process of a consumer: those of a group are in all of them."""
+    """Return the process of a consumer. Each group has consumers in all processes."""
     return (number // GROUPS) % PROCESSES
 
 
 def _await_granted(hub: tailrace.Hub) -> None:
-    """Wait until every stream of every group has an owner, and all is quiet."""
+    """Wait until every partition of every group has an owner."""
     deadline = time.monotonic() + DEADLINE_S
     for group in hub.groups():
-        while any(stream.owner is None for stream in hub.group(group).describe().streams):
-            assert time.monotonic() < deadline, f"streams of {group} are with nobody"
+        while any(partition.owner is None for partition in hub.group(group).describe().partitions):
+            assert time.monotonic() < deadline, f"{group} has partitions without an owner"
             time.sleep(0.2)
     time.sleep(3.0)

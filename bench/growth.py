@@ -1,4 +1,4 @@
-"""Whether cost grows with what is stored: one hub with few messages beside one with many."""
+"""Growth of cost with the backlog: one hub with few messages, compared with one with many."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Use = Callable[["tailrace.Topic[bytes]", int], None]
 
 
 def rows(scale: Scale) -> list[Row]:
-    """The rows of cost growth."""
+    """Measure the growth of cost."""
     many = scale.growth_pushes
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as directory:
         backlogs = {FEW: Path(directory) / "few", many: Path(directory) / "many"}
@@ -46,7 +46,7 @@ def rows(scale: Scale) -> list[Row]:
 
 
 def _fill(path: Path, count: int) -> int:
-    """Push so many messages, each by itself; how many bytes this process grew after the first few.
+    """Push a number of messages one by one, and return the growth of this process in bytes.
 
     Several threads push, which takes less time and leaves the same: a batch for every message.
     """
@@ -83,15 +83,15 @@ def _using(path: Path, use: Use, times: int) -> Turn:
 
 
 def _consuming(path: Path, times: int) -> Turn:
-    """A turn of a new group, which has all of the backlog before it."""
+    """Return a turn of a new group that starts before the backlog."""
 
     def turn(_directory: Path, timer: Timer) -> int:
         group = f"bench-{secrets.token_hex(4)}"
         with (
             _opened(path) as hub,
-            hub.topic("log", bytes).tail(group=group, ack="manual") as deliveries,
+            hub.topic("log", bytes).tail(group=group, ack="manual") as consumer,
         ):
-            following = iter(deliveries)
+            following = iter(consumer)
             _consume(following, 10)
             with timer.running():
                 _consume(following, times)

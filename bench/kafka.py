@@ -1,4 +1,4 @@
-"""Beside Kafka, by confluent-kafka: the loop over a group's deliveries, and pipelined pushes.
+"""Compared with Kafka, by confluent-kafka: the delivery loop of a group, and pipelined pushes.
 
 Both by the CPU time of the client, which is this process with the threads of Kafka's client in it,
 and by the clock on the wall, for which the server's work counts as well. What the server took of
@@ -55,7 +55,7 @@ PUSH_REASON = {
 
 
 def rows(scale: Scale) -> list[Row]:
-    """The rows beside Kafka; where it cannot be had, they say so."""
+    """Measure Tailrace and Kafka. Without Kafka the rows say why it was not measured."""
     with TemporaryDirectory(prefix="tailrace-bench-kafka-") as directory:
         try:
             with kafka.opened(Path(directory)) as server:
@@ -67,7 +67,7 @@ def rows(scale: Scale) -> list[Row]:
 
 
 class _Turns(ABC):
-    """Turns of a client of Kafka, which keep what each of them took of the server's CPU."""
+    """Turns of a Kafka client, with the CPU time that each cost the server."""
 
     def __init__(self, server: Kafka, count: int) -> None:
         self._server_s: list[float] = []
@@ -85,13 +85,13 @@ class _Turns(ABC):
         return self._count
 
     def per_million_s(self) -> float:
-        """What a million messages take of the server's CPU; the first turn does not count."""
+        """Return the CPU time of the server for a million messages, without the first turn."""
         return 1e6 * median(self._server_s[1:]) / self._count
 
 
 class _Consuming(_Turns):
-    """A consumer takes the whole of a topic and commits where it is; its clock starts when it has
-    joined and got its first message."""
+    """A consumer reads a whole topic and commits its offsets. The clock starts when it has
+    joined and received its first message."""
 
     def __init__(
         self,
@@ -153,8 +153,8 @@ def _loop(server: Kafka, scale: Scale, timed: Timed) -> Row:
 
 
 def _tailing(batches: int) -> Turn:
-    """Turns of our loop, from its first message to its last, as that of Kafka's consumer; leaving
-    the group is in its time, which is when the last acknowledgements are committed."""
+    """Turns of our loop, from its first message to its last, as for Kafka's consumer. The time
+    includes leaving the group, which commits the last acknowledgements."""
     count = batches * BATCH
 
     def turn(directory: Path, timer: Timer) -> int:
@@ -202,7 +202,7 @@ def _row(
 
 
 def _besides(rates: Rates, peer: str, per_million_s: float) -> str:
-    """What Kafka's server took for a client of it and, by CPU, how we are to both together."""
+    """Return the CPU time of Kafka's server, and the ratio of Tailrace to client and server."""
     took = f"Kafka's server besides, for {peer.partition(', ')[2]}: "
     took += f"{quantity(per_million_s)} CPU s a million messages"
     if rates.timed is Timed.WALL:

@@ -1,4 +1,4 @@
-"""What a run was measured on: facts that matter to speed, and none that name a place."""
+"""The machine of a run: the facts that matter to speed, without host names and paths."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import tailrace
 
 
 def facts() -> list[str]:
-    """The machine and the versions, one fact a line."""
+    """Return facts about the machine and versions, one a line."""
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     load, _, _ = os.getloadavg()
     return [
@@ -30,7 +30,7 @@ def facts() -> list[str]:
 
 
 def file_system(path: Path) -> str:
-    """The kind of file system that holds a path, by the longest mount point above it."""
+    """Return the file system type of a path, by the longest mount point above it."""
     best, kind = "", "unknown"
     for line in Path("/proc/mounts").read_text().splitlines():
         _, mount, found, *_ = line.split(" ")
@@ -41,6 +41,6 @@ def file_system(path: Path) -> str:
 
 
 def cpu_seconds(pid: int) -> float:
-    """What all threads of a process took of the CPU so far, user and system."""
+    """Return the CPU time of all threads of a process, user and system."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

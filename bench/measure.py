@@ -1,11 +1,11 @@
-"""Fair timing on a machine that others use too: contenders take turns, and what counts is ratios.
+"""Fair timing on a shared machine: contenders take turns, and the result is a ratio.
 
-A slow minute of the machine hits every contender of a round alike. So a ratio is taken within each
-round, and the median of the rounds' ratios is the result; rates are medians of their own and only
-say what order of size a figure has.
+A slow minute of the machine slows every contender of a round alike. So each round gives a ratio,
+and the result is the median of these ratios. Rates are medians too, and show only the order of
+magnitude.
 
-Work that waits for nothing, no disk and no other process, is timed by what it takes of the CPU,
-which is the same on a machine that is busy and on one that is not.
+Work that waits neither for the disk nor for another process is timed by CPU time, which is the same
+on a busy and on an idle machine.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ _PAGES_BYTES = 256 << 20
 
 
 class Timed(Enum):
-    """By which clock work is timed."""
+    """The clock that times the work."""
 
     WALL = "s"
     CPU = "CPU s"
 
     def now(self) -> float:
-        """Seconds of this clock."""
+        """Return the seconds of this clock."""
         return time.perf_counter() if self is Timed.WALL else time.process_time()
 
 
 @dataclass(slots=True)
 class Timer:
-    """Times the work of one turn, and nothing that prepares it."""
+    """Times the work of one turn, without its preparation."""
 
     timed: Timed
     seconds: float = 0.0
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Add what happens inside to the time."""
+        """Add the time of the block."""
         start = self.timed.now()
         try:
             yield
@@ -58,18 +58,18 @@ class Timer:
 
 
 Turn: TypeAlias = Callable[[Path, Timer], int]
-"""One turn of a contender in an empty directory: what it did is timed by `Timer`, and counted."""
+"""One turn of a contender in an empty directory. Returns the number of things it did."""
 
 
 class Scale(NamedTuple):
-    """How much a run does: `size` shrinks or grows the work of a turn, `rounds` repeats it."""
+    """The amount of work: `size` is a factor on the work of a turn, `rounds` repeats it."""
 
     rounds: int
     size: float
     growth_pushes: int
 
     def count(self, normal: int) -> int:
-        """So many of something at this scale, at least one."""
+        """Return a count at this scale, at least 1."""
         return max(1, round(normal * self.size))
 
 
@@ -80,17 +80,17 @@ FULL = Scale(rounds=5, size=1.0, growth_pushes=10_000_000)
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What each contender did a second, round by round."""
+    """The rate of each contender, round by round."""
 
     by_name: Mapping[str, Sequence[float]]
     timed: Timed
 
     def median(self, name: str) -> float:
-        """The median rate of one."""
+        """Return the median rate of a contender."""
         return median(self.by_name[name])
 
     def ratio(self, name: str, other: str) -> float:
-        """How many times `other` the first one is: the median over rounds."""
+        """Return the median ratio of a contender to another."""
         pairs = zip(self.by_name[name], self.by_name[other], strict=True)
         return median(one / another for one, another in pairs)
 
@@ -98,7 +98,7 @@ class Rates:
 def take_turns(
     work: str, contenders: Mapping[str, Turn], rounds: int, timed: Timed = Timed.WALL
 ) -> Rates:
-    """Let all contenders have a turn in each round, in a directory of their own.
+    """Give every contender a turn in each round, in its own directory.
 
     The first round does not count: it loads code and fills caches.
     """
@@ -122,10 +122,10 @@ def _rate(turn: Turn, timed: Timed) -> float:
 
 
 def _use_pages(directory: Path) -> None:
-    """Leave the kernel with pages to use again, so that all contenders write to such pages.
+    """Let the kernel have used pages, so that all contenders write to such pages.
 
-    In a virtual machine a page that was never used takes ten times as long to write, and whoever
-    came first would pay for all.
+    In a virtual machine a page that was never used takes ten times as long to write, and the
+    first contender would pay for all.
     """
     junk = directory / "junk"
     with junk.open("wb", buffering=0) as file:
@@ -135,5 +135,5 @@ def _use_pages(directory: Path) -> None:
 
 
 def say(progress: str) -> None:
-    """Tell whoever waits how far it is."""
+    """Print progress to stderr."""
     print(f"bench: {progress}", file=sys.stderr, flush=True)

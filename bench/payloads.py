@@ -1,4 +1,4 @@
-"""What is written and read: the same records for every contender, made before the clock starts."""
+"""The same records for every contender, built before the clock starts."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ _SEED = 7
 
 @cache
 def columns(count: int, value_bytes: int) -> pa.RecordBatch:
-    """A batch of so many keyed records, all of one length."""
+    """Return a batch of keyed records of one length."""
     return _batch(np.full(count, value_bytes, np.int32))
 
 
 @cache
 def uneven_columns(count: int, value_bytes: int) -> pa.RecordBatch:
-    """A batch of so many keyed records of half to one and a half times that length."""
+    """Return a batch of keyed records of half to one and a half times a length."""
     generator = np.random.default_rng(_SEED)
     return _batch(generator.integers(value_bytes // 2, value_bytes * 3 // 2, count, np.int32))
 
 
 @cache
 def pairs(count: int, value_bytes: int) -> list[tuple[bytes, bytes]]:
-    """So many keys and values, as Python objects."""
+    """Return keys and values as Python objects."""
     generator = random.Random(_SEED)
     customers = _customers()
     return [(generator.choice(customers), generator.randbytes(value_bytes)) for _ in range(count)]
 
 
 def struct_records(messages: list[tuple[bytes, bytes]], base: int) -> Iterator[bytes]:
-    """What a plain loop makes of messages: the bytes of the record format, record by record."""
+    """Encode messages in the record format by a plain loop."""
     pack_head, pack_length = _HEAD.pack, _LENGTH.pack
     for offset, (key, value) in enumerate(messages, base):
         key_length, length = len(key), len(value)
@@ -51,7 +51,7 @@ def struct_records(messages: list[tuple[bytes, bytes]], base: int) -> Iterator[b
 
 
 def struct_tuples(data: bytes) -> Iterator[tuple[int, int, bytes, bytes]]:
-    """What a plain loop reads from the record format: offset, timestamp, key and value."""
+    """Decode offset, timestamp, key and value of records by a plain loop."""
     unpack_head, unpack_length = _HEAD.unpack_from, _LENGTH.unpack_from
     position, size = 0, len(data)
     while position < size:
@@ -65,7 +65,7 @@ def struct_tuples(data: bytes) -> Iterator[tuple[int, int, bytes, bytes]]:
 
 @cache
 def log_bytes(count: int, value_bytes: int) -> bytes:
-    """The records of `pairs` as the bytes of a log."""
+    """Return the records of `pairs` as the bytes of a log."""
     return b"".join(struct_records(pairs(count, value_bytes), 0))
 
 

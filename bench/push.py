@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,11 @@ import tailrace
 from bench import payloads
 from bench.measure import OURS, Scale, Timed, Timer, Turn, take_turns
 from bench.peers import lmdb, redis, sqlite
-from bench.report import Goal, Row, against, figures_of, information
+from bench.report import Goal, Row, Sense, against, figures_of, information
+from tailrace.backend.embedded import EmbeddedBackend
+from tailrace.backend.embedded.identity import SETTLED_NS, HubIdentity
+from tailrace.backend.embedded.layout import RESERVE_BYTES
+from tailrace.backend.embedded.locks import Locks
 
 MANY = 1_000
 VALUE_BYTES = 100
@@ -20,6 +26,9 @@ STRUCT_LOOP = "struct loop"
 REDIS = "Redis Streams"
 SQLITE = "SQLite"
 LMDB = "LMDB"
+CHECK = "the check alone"
+REPLACED = "the stat that the check replaced"
+VALUE = b"x" * VALUE_BYTES
 PIPELINED_RATE = 200_000
 
 BYTES_REASON = (
@@ -37,7 +46,7 @@ PIPELINED_REASON = (
 
 
 class Order(msgspec.Struct):
-    """What an application would push: about 100 bytes of JSON."""
+    """A typical value: about 100 bytes of JSON."""
 
     id: int
     customer: str
@@ -46,7 +55,7 @@ class Order(msgspec.Struct):
 
 
 def rows(scale: Scale) -> list[Row]:
-    """The push rows."""
+    """Measure pushes."""
     values = payloads.pairs(MANY, VALUE_BYTES)
     orders = [
         (key, Order(number, key.decode(), number / 8, "x" * 42))
@@ -56,6 +65,7 @@ def rows(scale: Scale) -> list[Row]:
         _many(scale, "bytes of 100 B", bytes, values, lambda messages: messages, BYTES_REASON),
         _many(scale, "structs of 100 B as JSON", Order, orders, _encoded, STRUCTS_REASON),
         _pipelined(scale),
+        _identity(scale),
     ]
 
 
@@ -114,6 +124,50 @@ def _pipelined(scale: Scale) -> Row:
     figures = (*figures_of(rates, "messages"), *information(rates, SQLITE, LMDB))
     missing = () if REDIS in contenders else (redis.HOW_TO_GET_IT,)
     return Row(work, figures, tuple(goals), missing)
+
+
+def _identity(scale: Scale) -> Row:
+    work = "single push, 100 B, one partition, no sync; its check that the hub was not replaced"
+    pushes = scale.count(5_000)
+
+    def ours(directory: Path, timer: Timer) -> int:
+        with _opened(directory, "none") as hub:
+            topic = hub.create_topic("log", bytes, partitions=1)
+            topic.push(b"first")
+            with timer.running():
+                for _ in range(pushes):
+                    topic.push(VALUE)
+        return pushes
+
+    def check(directory: Path, timer: Timer) -> int:
+        with _opened(directory, "none") as hub:
+            hub.create_topic("log", bytes, partitions=1).push(b"first")
+            assert isinstance(hub.backend, EmbeddedBackend)
+            made = directory / "hub"
+            identity = HubIdentity(made, hub.backend.info.hub_id)
+            locks = Locks(made / "hub.lock", made / "hub.commit")
+            time.sleep(2 * SETTLED_NS / 1e9)
+            identity.check()
+            with timer.running():
+                for _ in range(20 * pushes):
+                    identity.check()
+                    assert not locks.are_removed
+            locks.close()
+        return 20 * pushes
+
+    def replaced(directory: Path, timer: Timer) -> int:
+        with _opened(directory, "none"):
+            reserve = str(directory / "hub" / "hub.reserve")
+            with timer.running():
+                for _ in range(20 * pushes):
+                    assert os.stat(reserve).st_size == RESERVE_BYTES
+        return 20 * pushes
+
+    contenders: dict[str, Turn] = {OURS: ours, CHECK: check, REPLACED: replaced}
+    rates = take_turns(work, contenders, scale.rounds, Timed.CPU)
+    added = rates.ratio(OURS, CHECK) - rates.ratio(OURS, REPLACED)
+    share = Goal("share of the push that the check adds", added, 0.02, Sense.AT_MOST, "")
+    return Row(work, figures_of(rates, "calls"), (share,))
 
 
 def producing(messages: list[tuple[bytes, bytes]], sync: str = "none") -> Turn:

@@ -1,4 +1,4 @@
-"""Reading columns, every checksum verified, beside loops that build a tuple for each record."""
+"""Reading columns with checksums, compared with loops that build a tuple for each record."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REASON = (
 
 
 def rows(scale: Scale) -> list[Row]:
-    """The read row."""
+    """Measure reads."""
     work = "read columns, 100 B, checksums verified"
     reading = _Reading(scale.count(64))
     contenders = {
@@ -47,7 +47,7 @@ def rows(scale: Scale) -> list[Row]:
 
 
 class _Reading:
-    """The turns: each writes so many batches first, and then reads them back from the cache."""
+    """Turns that write batches, and then read them back from the cache."""
 
     def __init__(self, batches: int) -> None:
         self._batches = batches

@@ -1,4 +1,4 @@
-"""Reading JSON lines into a commit log, beside loops that only split lines and validate them."""
+"""Reading JSON lines into a commit log, compared with loops that split and validate lines."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ REASON = (
 
 
 class _Object(msgspec.Struct):
-    """Any JSON object; its fields are checked and no value is made."""
+    """Any JSON object: its fields are checked, and no value is built."""
 
 
 def rows(scale: Scale) -> list[Row]:
-    """The reader row."""
+    """Measure the file reader."""
     work = "read JSON lines of about 100 B into a commit log, no sync"
     reading = _Reading(scale.count(40))
     contenders = {
@@ -53,7 +53,7 @@ def _block() -> bytes:
 
 
 class _Reading:
-    """The turns: each reads the same file from the cache."""
+    """Turns that read the same file from the cache."""
 
     def __init__(self, blocks: int) -> None:
         self._blocks = blocks

@@ -1,4 +1,4 @@
-"""What a run found, as values and as the table of `results.md`."""
+"""The results of a run, as values and as the table of `results.md`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from bench.measure import OURS, Rates
 
 TITLE = """# Speed
 
-Written by `make bench`. All contenders of a row take turns within one run, so a ratio is between
-neighbours in time: it is taken in each round, and the median of the rounds is shown. Rates depend
-on the machine and on what else it does; ratios much less. What each row does is said in
-[docs/performance.md](../docs/performance.md).
+Written by `make bench`. All contenders of a row take turns in each round. A ratio compares two
+contenders of the same round; the table shows the median of the rounds. Rates depend on the machine
+and its load, ratios much less. [docs/performance.md](../docs/performance.md) describes each row.
 """
 
 
 class Sense(Enum):
-    """Which side of a goal is the good one."""
+    """The good side of a goal."""
 
     AT_LEAST = ">="
     AT_MOST = "<="
@@ -26,7 +25,7 @@ class Sense(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """One figure beside what it should be. `reason` says why, in case it is not reached."""
+    """One figure and its target. `reason` explains a figure that misses the target."""
 
     what: str
     measured: float
@@ -37,7 +36,7 @@ class Goal:
 
     @property
     def reached(self) -> bool:
-        """Whether the figure is on the good side."""
+        """True if the figure meets the target."""
         if self.sense is Sense.AT_LEAST:
             return self.measured >= self.wanted
         return self.measured <= self.wanted
@@ -45,7 +44,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One kind of work: rates of all contenders, goals, and what was not measured and why."""
+    """One kind of work: the rates of all contenders, the goals, and reasons for missing rates."""
 
     work: str
     figures: tuple[str, ...]
@@ -54,23 +53,23 @@ class Row:
 
 
 def against(rates: Rates, other: str, wanted: float, *, reason: str = "") -> Goal:
-    """The goal that we are so many times as fast as another contender."""
+    """Return the goal of a ratio to another contender."""
     return Goal(f"against {other}", rates.ratio(OURS, other), wanted, reason=reason)
 
 
 def figures_of(rates: Rates, unit: str) -> tuple[str, ...]:
-    """The median rate of every contender, in words."""
+    """Return the median rate of every contender, as text."""
     each = f"{unit}/{rates.timed.value}"
     return tuple(f"{name} {quantity(rates.median(name))} {each}" for name in rates.by_name)
 
 
 def information(rates: Rates, *others: str) -> tuple[str, ...]:
-    """Ratios that have no goal, in words."""
+    """Return ratios without a goal, as text."""
     return tuple(f"{rates.ratio(OURS, other):.2f}x {other}" for other in others)
 
 
 def quantity(number: float) -> str:
-    """A number as people read it, ready for its unit: 1.23 M, 45.6 k, 0.12."""
+    """Format a number without its unit: 1.23 M, 45.6 k, 0.12."""
     for size, letter in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if number >= size:
             return f"{number / size:.3g}{letter}"
@@ -78,7 +77,7 @@ def quantity(number: float) -> str:
 
 
 def render(machine: Sequence[str], rows: Sequence[Row]) -> str:
-    """All rows as a page."""
+    """Render all rows as a page."""
     lines = [TITLE, *(f"- {fact}" for fact in machine), ""]
     lines += ["| work | measured | goal | figure | |", "|---|---|---|---|---|"]
     for row in rows:
@@ -96,7 +95,7 @@ def render(machine: Sequence[str], rows: Sequence[Row]) -> str:
 
 
 def summary(row: Row) -> str:
-    """A row in one line, for whoever watches the run."""
+    """Return a row in one line, for progress output."""
     verdicts = [
         f"{goal.what} {_figure(goal.measured, goal.unit)}, "
         f"goal {goal.sense.value} {_figure(goal.wanted, goal.unit)}: "

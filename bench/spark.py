@@ -1,4 +1,4 @@
-"""Spark: a topic beside the same rows in Parquet, and what one micro-batch costs.
+"""Spark: a topic compared with the same rows in Parquet and Kafka, and the cost of a micro-batch.
 
 All run in one Spark session on two cores, one after the other.
 """
@@ -15,12 +15,14 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import tailrace
+import tailrace.spark
 from bench import payloads
-from bench.measure import OURS, Scale, Timer, Turn, say, take_turns
+from bench.measure import OURS, Rates, Scale, Timer, Turn, say, take_turns
 from bench.peers import jars, kafka
 from bench.peers.jars import Unavailable
 from bench.peers.kafka import Kafka
 from bench.report import Goal, Row, Sense, against, figures_of
+from tailrace.spark.frames.native import SWITCH
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 BATCH = 8_000
 VALUE_BYTES = 100
 PARTITIONS = 4
+READ = "tailrace.spark.read without the jar"
+NATIVE = "tailrace.spark.read"
 KAFKA = "Spark's Kafka source"
 PARQUET = "Spark's Parquet source"
 RATE = "Spark's rate source"
@@ -37,14 +41,17 @@ LONG_BATCHES = 200
 DEADLINE_S = 600
 
 READ_REASON = (
-    "three quarters of the processor's time is Spark's Java, half of that to turn the columns it"
-    " got from a Python process into rows; about a tenth is reading the files"
+    "two fifths of the processor's time are Python's, of which half reads the files and the rest"
+    " passes columns on; three quarters of Java's samples make rows of the columns"
+)
+NATIVE_REASON = (
+    "a sixth of the samples is in the reader; the rest is Spark's, to make rows of columns"
 )
 BATCH_REASON = "nearly all of it is what Spark takes to run any task in Python"
 
 
 def rows(scale: Scale) -> list[Row]:
-    """The rows of Spark; what they need is installed by `pip install 'tailrace[spark]'`."""
+    """Measure the Spark source. Needs `pip install 'tailrace[spark]'`."""
     from tailrace.spark.session import start
 
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-spark-") as directory:
@@ -63,10 +70,15 @@ def rows(scale: Scale) -> list[Row]:
 
 
 def _read(spark: SparkSession, scale: Scale, directory: Path, missing: str) -> Row:
-    """`missing` says why this Spark has no Kafka source, if it has none."""
+    """Measure reads. `missing` is the reason why this Spark has no Kafka source."""
     work = "Spark reads a topic, 100 B, all columns"
     reading = _Reading(spark, scale.count(250))
-    contenders: dict[str, Turn] = {OURS: reading.ours, PARQUET: reading.parquet}
+    contenders: dict[str, Turn] = {
+        OURS: reading.source,
+        READ: reading.read,
+        NATIVE: reading.native,
+        PARQUET: reading.parquet,
+    }
     with ExitStack() as stack:
         try:
             if not missing:
@@ -75,11 +87,20 @@ def _read(spark: SparkSession, scale: Scale, directory: Path, missing: str) -> R
         except Unavailable as reason:
             missing = str(reason)
         rates = take_turns(work, contenders, scale.rounds)
-    goals = [against(rates, PARQUET, 0.5, reason=READ_REASON)]
+    goals = [
+        against(rates, PARQUET, 0.65, reason=READ_REASON),
+        _against(rates, READ, PARQUET, 0.85, READ_REASON),
+        _against(rates, NATIVE, PARQUET, 1.5, NATIVE_REASON),
+    ]
     if KAFKA in contenders:
         goals.append(against(rates, KAFKA, 1.0, reason=READ_REASON))
+        goals.append(_against(rates, NATIVE, KAFKA, 5.0, NATIVE_REASON))
     absent = (f"{KAFKA}: {missing}",) if missing else ()
     return Row(work, figures_of(rates, "rows"), tuple(goals), absent)
+
+
+def _against(rates: Rates, name: str, other: str, wanted: float, reason: str) -> Goal:
+    return Goal(f"{name} against {other}", rates.ratio(name, other), wanted, reason=reason)
 
 
 class _Reading:
@@ -92,13 +113,26 @@ class _Reading:
         self._spark = spark
         self._batches = batches
 
-    def ours(self, directory: Path, timer: Timer) -> int:
-        return self._read(self._topic(directory), timer)
+    def source(self, directory: Path, timer: Timer) -> int:
+        frame = self._loaded(directory)
+        return self._time(lambda: frame, timer)
+
+    def read(self, directory: Path, timer: Timer) -> int:
+        self._spark.conf.set(SWITCH, "false")
+        try:
+            return self.native(directory, timer)
+        finally:
+            self._spark.conf.unset(SWITCH)
+
+    def native(self, directory: Path, timer: Timer) -> int:
+        hub = self._topic(directory)
+        return self._time(lambda: tailrace.spark.read(self._spark, "log", hub=hub), timer)
 
     def parquet(self, directory: Path, timer: Timer) -> int:
         path = str(directory / "parquet")
-        self._topic(directory).write.parquet(path)
-        return self._read(self._spark.read.parquet(path), timer)
+        self._loaded(directory).write.parquet(path)
+        frame = self._spark.read.parquet(path)
+        return self._time(lambda: frame, timer)
 
     def kafka(self, server: Kafka) -> Turn:
         """Turns that read the same rows from Kafka, where they were written before."""
@@ -106,27 +140,32 @@ class _Reading:
         topic = kafka.fill(server, batch, self._batches, PARTITIONS)
         options = {"kafka.bootstrap.servers": server.address, "subscribe": topic}
         source = self._spark.read.format("kafka").options(**options)
-        return lambda _, timer: self._read(source.load(), timer)
+        frame = source.load()
+        return lambda _, timer: self._time(lambda: frame, timer)
 
-    def _topic(self, directory: Path) -> DataFrame:
+    def _topic(self, directory: Path) -> str:
         path = str(directory / "hub")
         with tailrace.open(path, sync="none") as hub:
             topic = hub.create_topic("log", bytes, partitions=PARTITIONS)
             batch = payloads.columns(BATCH, VALUE_BYTES)
             for _ in range(self._batches):
                 topic.append(batch)
-        return self._spark.read.format("tailrace").options(hub=path, subscribe="log").load()
+        return path
 
-    def _read(self, frame: DataFrame, timer: Timer) -> int:
-        nowhere = frame.write.format("noop").mode("overwrite")
-        nowhere.save()
+    def _loaded(self, directory: Path) -> DataFrame:
+        hub = self._topic(directory)
+        return self._spark.read.format("tailrace").options(hub=hub, subscribe="log").load()
+
+    def _time(self, planned: Callable[[], DataFrame], timer: Timer) -> int:
+        """Read all rows twice; time the second reading, from the planning of the ranges on."""
+        planned().write.format("noop").mode("overwrite").save()
         with timer.running():
-            nowhere.save()
+            planned().write.format("noop").mode("overwrite").save()
         return self._batches * BATCH
 
 
 def _micro_batch(spark: SparkSession, scale: Scale, directory: Path) -> Row:
-    """The least that both sources can be made to do in a batch: one row, in one task."""
+    """Measure the smallest micro-batch of both sources: one row, in one task."""
     work = "micro-batch of one row"
     sources: Mapping[str, Callable[[], DataFrame]] = {
         OURS: lambda: _one_by_one(spark, directory / "hub"),
@@ -176,7 +215,7 @@ def _one_by_one(spark: SparkSession, path: Path) -> DataFrame:
 
 
 class _Query:
-    """A query that throws its rows away, with a checkpoint of its own."""
+    """A query that discards its rows, with its own checkpoint."""
 
     def __init__(self, frame: DataFrame, directory: Path) -> None:
         self._checkpoint = tempfile.mkdtemp(dir=directory)
@@ -191,7 +230,7 @@ class _Query:
         self._query.stop()
 
     def run_until(self, batches: int) -> float:
-        """Wait for so many batches, and say how many ms one of the last took."""
+        """Wait for a number of batches, and return the milliseconds of one of the last."""
         deadline = time.monotonic() + DEADLINE_S
         while (self._query.lastProgress or {"batchId": -1})["batchId"] < batches:
             if self._query.exception() is not None or time.monotonic() > deadline:
@@ -202,7 +241,7 @@ class _Query:
 
 
 def _driver_bytes(spark: SparkSession) -> dict[str, float]:
-    """What Spark's Java holds after garbage collection, and what the source's process has."""
+    """Return the heap of Spark's Java after garbage collection, and the memory of the source."""
     jvm: Any = spark._jvm
     for _ in range(3):
         jvm.java.lang.System.gc()
@@ -213,7 +252,7 @@ def _driver_bytes(spark: SparkSession) -> dict[str, float]:
 
 
 def _source_bytes(java: int) -> float:
-    """The resident memory of the process of this Java that plans the reading of a stream."""
+    """Return the resident memory of the Python process that plans the stream."""
     for process in Path("/proc").iterdir():
         try:
             command = (process / "cmdline").read_bytes()

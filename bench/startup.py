@@ -1,4 +1,4 @@
-"""How long a command takes to begin."""
+"""The time to start a command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECONDS_MAX = 0.3
 
 
 def rows(scale: Scale) -> list[Row]:
-    """The row of `tailrace --help`."""
+    """Measure `tailrace --help`."""
     contenders = {
         HELP: _running(
             "import sys; sys.argv[0] = 'tailrace'; from tailrace.cli import main; main()"

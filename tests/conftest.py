@@ -1,4 +1,4 @@
-"""What all tests share: the amount of work by profile, the parts of a soak, and its evidence."""
+"""Fixtures and options of all tests: profiles, parts of a soak, evidence, PostgreSQL."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import os
 import signal
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.evidence import Evidence, RecordEvidence, append_line
-from tests.scale import soaking
-from tests.servers.shared import Unavailable, shared_server
+from tests.support.counts import soaking
+from tests.support.evidence import Evidence, RecordEvidence, append_line
+from tests.support.servers.shared import Unavailable, shared_server
+
+if TYPE_CHECKING:
+    from tests.support.servers.postgres import OwnPostgres
 
 settings.register_profile(
     "test", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
@@ -20,9 +24,9 @@ settings.register_profile(
 settings.register_profile("soak", settings.get_profile("test"), max_examples=5000)
 settings.load_profile("soak" if soaking() else "test")
 
-pytest.register_assert_rewrite("tests.unit.writers.sql_contract")
+pytest.register_assert_rewrite("tests.support.sql_contract")
 
-# Whatever a shell starts in the background ignores interrupts, and so would all its children.
+# A process that a shell starts in the background ignores SIGINT, and so would its children.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -41,13 +45,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """In CI nothing is left out quietly: a test that would be skipped fails with the reason."""
+    """Fail skipped tests in CI, with the reason, so that none is left out unnoticed.
+
+    Captured text may have lone surrogates, which the processes of a run cannot exchange.
+    """
     report = yield
+    report.sections = [(title, _without_surrogates(text)) for title, text in report.sections]
     if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("CI"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         report.outcome = "failed"
         report.longrepr = f"may not be skipped in CI: {reason}"
     return report
+
+
+def _without_surrogates(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _parts(item: pytest.Item) -> set[str]:
@@ -56,7 +68,7 @@ def _parts(item: pytest.Item) -> set[str]:
 
 @pytest.fixture(scope="session")
 def record_evidence() -> RecordEvidence:
-    """Report a claim and how often it was put to the test; kept only by a soak."""
+    """Record a claim and the number of checks. Only a soak keeps it."""
     file = os.environ.get("TAILRACE_EVIDENCE")
 
     def record(part: str, what: str, count: int, seeds: Sequence[int], violations: int) -> None:
@@ -70,8 +82,20 @@ def record_evidence() -> RecordEvidence:
 def postgres_port() -> Iterator[int]:
     """The port of a real PostgreSQL that all tests of this run share."""
     try:
-        with shared_server("tests.servers.postgres") as port:
+        with shared_server("tests.support.servers.postgres") as port:
             yield port
+    except Unavailable as reason:
+        pytest.skip(f"no PostgreSQL: {reason}")
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[OwnPostgres]:
+    """A real PostgreSQL for this test alone, which it may stop and start again."""
+    from tests.support.servers.postgres import own_server
+
+    try:
+        with own_server() as server:
+            yield server
     except Unavailable as reason:
         pytest.skip(f"no PostgreSQL: {reason}")
 
@@ -79,7 +103,7 @@ def postgres_port() -> Iterator[int]:
 @pytest.fixture
 def postgres_url(postgres_port: int) -> Iterator[str]:
     """An empty database of a real PostgreSQL, for this test alone."""
-    from tests.servers.postgres import fresh_database
+    from tests.support.servers.postgres import fresh_database
 
     with fresh_database(postgres_port) as url:
         yield url

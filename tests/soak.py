@@ -16,7 +16,14 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-from tests.evidence import TITLE, Evidence, Run, read_lines, render_section, replace_sections
+from tests.support.evidence import (
+    TITLE,
+    Evidence,
+    Run,
+    read_lines,
+    render_section,
+    replace_sections,
+)
 
 ROOT = Path(__file__).parent.parent
 EVIDENCE = ROOT / "docs" / "evidence.md"

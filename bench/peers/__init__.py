@@ -1,1 +1,1 @@
-"""What users would take instead, each as they would use it from Python."""
+"""The alternatives, each used from Python as its documentation shows."""

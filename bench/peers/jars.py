@@ -17,7 +17,7 @@ _FETCH_SECONDS_MAX = 600
 
 
 class Unavailable(Exception):
-    """A peer that cannot be had here, and why."""
+    """Raised with the reason when a peer is not available here."""
 
 
 def fetch(name: str) -> Path:

@@ -29,12 +29,12 @@ from tailrace.errors import ConfigError
 from tailrace.spark.java import find_java
 
 AT_ONCE = 500
-"""So many messages are asked for at once."""
+"""The number of messages requested at once."""
 
 DEFAULTS: Mapping[str, int] = {}
 UNPAUSED: Mapping[str, int] = {"queued.min.messages": 1_000_000}
-"""A consumer that has as many messages waiting as this says fetches none for a second. By default
-it is 100,000, and a loop that is faster than that waits for most of the time."""
+"""A consumer with this number of messages waiting fetches none for a second. The default is
+100,000, with which a faster loop waits most of the time."""
 
 _Report: TypeAlias = Callable[[KafkaError | None, Message], None]
 _QUIET = {"log_level": 3}
@@ -72,17 +72,17 @@ group.initial.rebalance.delay.ms=0
 
 
 class Kafka(NamedTuple):
-    """A broker: where it listens, and its process."""
+    """A broker: its address and its process."""
 
     address: str
     pid: int
 
     def cpu_seconds(self) -> float:
-        """What it took of the CPU so far."""
+        """The CPU time used so far."""
         return cpu_seconds(self.pid)
 
     def create_topic(self, partitions: int) -> str:
-        """A new topic of a name of its own."""
+        """Create a topic with a new name."""
         name = f"log-{uuid.uuid4().hex[:12]}"
         admin = AdminClient({"bootstrap.servers": self.address, **_QUIET})
         created = admin.create_topics([NewTopic(name, partitions, 1)])
@@ -91,7 +91,7 @@ class Kafka(NamedTuple):
 
     @contextmanager
     def producing(self) -> Iterator[Producer]:
-        """A producer as it is by default: acknowledged by all replicas, of which there is one."""
+        """Return a producer with the defaults: acknowledged by all replicas (one here)."""
         producer = Producer({"bootstrap.servers": self.address, **_QUIET})
         try:
             yield producer
@@ -101,7 +101,7 @@ class Kafka(NamedTuple):
 
     @contextmanager
     def consuming(self, topic: str, settings: Mapping[str, int]) -> Iterator[Consumer]:
-        """A consumer that is alone in a new group, at the start of a topic."""
+        """Return the only consumer of a new group, at the start of a topic."""
         begin = {"group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"}
         consumer = Consumer({"bootstrap.servers": self.address, **begin, **_QUIET, **settings})
         consumer.subscribe([topic])
@@ -112,7 +112,7 @@ class Kafka(NamedTuple):
 
 
 def produce(producer: Producer, topic: str, messages: Iterable[tuple[bytes, bytes]]) -> None:
-    """The least a loop can do: nobody is told of any message, and a full queue is waited for."""
+    """Produce by the smallest possible loop: without callbacks, waiting while the queue is full."""
     send = producer.produce
     for key, value in messages:
         try:
@@ -125,7 +125,7 @@ def produce(producer: Producer, topic: str, messages: Iterable[tuple[bytes, byte
 def produce_reported(
     producer: Producer, topic: str, messages: Iterable[tuple[bytes, bytes]]
 ) -> None:
-    """The loop of its documentation: each message has a callback, which is told its outcome."""
+    """Produce by the loop of the documentation: each message has a delivery callback."""
     send, poll, report = producer.produce, producer.poll, _report
     for key, value in messages:
         poll(0)
@@ -137,7 +137,7 @@ def produce_reported(
 
 
 def fill(server: Kafka, batch: pa.RecordBatch, batches: int, partitions: int) -> str:
-    """A new topic with the messages of a batch, so many times over."""
+    """Create a topic with the messages of a batch, repeated."""
     keys, values = (batch.column(name).to_pylist() for name in ("key", "value"))
     messages: list[tuple[Any, Any]] = list(zip(keys, values, strict=True))
     topic = server.create_topic(partitions)
@@ -148,7 +148,7 @@ def fill(server: Kafka, batch: pa.RecordBatch, batches: int, partitions: int) ->
 
 
 def await_first(consumer: Consumer) -> None:
-    """Wait until the consumer has joined and got its first message."""
+    """Wait until the consumer has joined and received its first message."""
     deadline = time.monotonic() + _ANSWER_SECONDS_MAX
     while (message := consumer.poll(0.1)) is None:
         assert time.monotonic() < deadline, "no message comes"
@@ -156,7 +156,7 @@ def await_first(consumer: Consumer) -> None:
 
 
 def poll(consumer: Consumer, count: int) -> None:
-    """Take key and value of so many messages one at a time, by the loop of its documentation."""
+    """Read key and value of messages one at a time, by the loop of the documentation."""
     poll = consumer.poll
     while count:
         message = poll(1.0)
@@ -169,7 +169,7 @@ def poll(consumer: Consumer, count: int) -> None:
 
 
 def consume(consumer: Consumer, count: int) -> None:
-    """Take key and value of so many messages, which come in lists of up to `AT_ONCE`."""
+    """Read key and value of messages in lists of up to `AT_ONCE`."""
     while count:
         messages = consumer.consume(min(AT_ONCE, count), 1.0)
         for message in messages:
@@ -181,7 +181,7 @@ def consume(consumer: Consumer, count: int) -> None:
 
 @contextmanager
 def opened(directory: Path) -> Iterator[Kafka]:
-    """A new broker, stopped at the end; `Unavailable` where it cannot be had."""
+    """Start a broker, and stop it at the end. Raises `Unavailable` without Kafka."""
     libraries = jars.fetch("kafka")
     try:
         java = find_java().home / "bin" / "java"
@@ -200,7 +200,7 @@ def opened(directory: Path) -> Iterator[Kafka]:
 
 @contextmanager
 def _server(java: list[str], home: Path) -> Iterator[Kafka | None]:
-    """A broker in a directory; None if it ends before it answers, as when a port was taken."""
+    """Start a broker in a directory. None if it ends before it answers: a port was in use."""
     broker, controller = _free_ports()
     settings = home / "server.properties"
     settings.write_text(_PROPERTIES.format(broker=broker, controller=controller, directory=home))
@@ -249,7 +249,7 @@ def _free_ports() -> tuple[int, int]:
 def _send_later(
     producer: Producer, topic: str, key: bytes, value: bytes, report: _Report | None
 ) -> None:
-    """Send what found the queue full, as soon as there is room."""
+    """Send the messages that found the queue full, as soon as there is space."""
     while True:
         producer.poll(0.1)
         try:

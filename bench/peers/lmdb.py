@@ -19,7 +19,7 @@ _HEAD = struct.Struct(">qI")
 
 @contextmanager
 def opened(directory: Path) -> Iterator[Any]:
-    """An empty log that syncs nothing."""
+    """Open an empty log that syncs nothing."""
     environment = lmdb.open(str(directory), map_size=_MAP_BYTES, sync=False, writemap=True)
     try:
         yield environment
@@ -28,7 +28,7 @@ def opened(directory: Path) -> Iterator[Any]:
 
 
 def put(environment: Any, messages: list[tuple[bytes, bytes]], base: int) -> None:
-    """One batch, in one transaction, message by message."""
+    """Append one batch in one transaction, message by message."""
     pack_offset, pack_head = _OFFSET.pack, _HEAD.pack
     with environment.begin(write=True) as transaction:
         for offset, (key, value) in enumerate(messages, base):
@@ -37,7 +37,7 @@ def put(environment: Any, messages: list[tuple[bytes, bytes]], base: int) -> Non
 
 
 def tuples(environment: Any) -> Iterator[tuple[int, int, bytes, bytes]]:
-    """Everything, as offset, timestamp, key and value."""
+    """Return everything, as offset, timestamp, key and value."""
     unpack_offset, unpack_head = _OFFSET.unpack, _HEAD.unpack_from
     with environment.begin() as transaction, transaction.cursor() as cursor:
         for offset, data in cursor:

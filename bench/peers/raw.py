@@ -1,4 +1,4 @@
-"""The least that could be done: bytes written to a file, with no way to find anything in it."""
+"""The lower bound: bytes written to a file, without any index."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.measure import Timer
 
 
 def write(directory: Path, timer: Timer, pieces: Iterable[bytes], *, sync: bool) -> None:
-    """Write pieces one after the other, each with an `fdatasync` if asked for."""
+    """Write pieces one after the other, each with an `fdatasync` on request."""
     descriptor = os.open(directory / "raw.log", os.O_WRONLY | os.O_CREAT, 0o644)
     try:
         with timer.running():

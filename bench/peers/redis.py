@@ -17,7 +17,7 @@ import redis
 from bench.measure import say
 
 PIPELINE = 1000
-"""So many commands are sent at once, and their replies read together."""
+"""The number of commands sent at once, whose replies are read together."""
 
 HOW_TO_GET_IT = "redis-server is not installed; Debian: apt-get install redis-server"
 
@@ -27,7 +27,7 @@ _POLICY = Path("/usr/sbin/policy-rc.d")
 
 
 def available() -> bool:
-    """Whether there is a server to start; root installs it."""
+    """True if a server can be started. Root installs one."""
     if shutil.which("redis-server") is None and os.geteuid() == 0 and shutil.which("apt-get"):
         _install()
     return shutil.which("redis-server") is not None
@@ -56,14 +56,14 @@ class Redis(NamedTuple):
     pid: int
 
     def cpu_seconds(self) -> float:
-        """What the server took of the CPU so far."""
+        """The CPU time of the server so far."""
         nanoseconds = Path(f"/proc/{self.pid}/schedstat").read_text().split()[0]
         return int(nanoseconds) / 1e9
 
 
 @contextmanager
 def opened(directory: Path) -> Iterator[Redis]:
-    """A new server that keeps everything in memory and writes nothing to disk."""
+    """Start a server that keeps everything in memory and writes nothing to disk."""
     for _ in range(_STARTS_MAX):
         port = _free_port()
         with _server(directory, port) as server:
@@ -76,7 +76,7 @@ def opened(directory: Path) -> Iterator[Redis]:
 
 
 def add(client: Any, messages: list[tuple[bytes, bytes]]) -> None:
-    """Messages to one stream, `PIPELINE` at a time."""
+    """Send messages to one stream, `PIPELINE` at a time."""
     for start in range(0, len(messages), PIPELINE):
         pipeline = client.pipeline(transaction=False)
         for key, value in messages[start : start + PIPELINE]:

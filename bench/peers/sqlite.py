@@ -14,7 +14,7 @@ INSERT = "INSERT INTO log(timestamp, key, value) VALUES (?, ?, ?)"
 
 @contextmanager
 def opened(directory: Path, synchronous: str) -> Iterator[sqlite3.Connection]:
-    """An empty log. NORMAL promises what our `sync="none"` does, FULL what `sync="batch"` does."""
+    """Open an empty log. NORMAL guarantees the same as `sync="none"`, FULL as `sync="batch"`."""
     with closing(sqlite3.connect(directory / "log.db", isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = wal")
         connection.execute(f"PRAGMA synchronous = {synchronous}")
@@ -25,12 +25,12 @@ def opened(directory: Path, synchronous: str) -> Iterator[sqlite3.Connection]:
 
 
 def rows(messages: list[tuple[bytes, bytes]]) -> list[tuple[int, bytes, bytes]]:
-    """Messages as rows to insert, made before the clock starts."""
+    """Return messages as rows to insert, built before the clock starts."""
     return [(TIMESTAMP_MS, key, value) for key, value in messages]
 
 
 def insert(connection: sqlite3.Connection, batch: list[tuple[int, bytes, bytes]]) -> None:
-    """One batch, in one transaction."""
+    """Append one batch in one transaction."""
     connection.execute("BEGIN IMMEDIATE")
     connection.executemany(INSERT, batch)
     connection.execute("COMMIT")

@@ -1,12 +1,13 @@
-"""Spark finds the data source `tailrace` here, by the name of this package.
+"""The package in which Spark finds the data source `tailrace`, by the name of the package.
 
-Spark imports every package named like this one, whatever it was asked for, so nothing is raised
-here: if something is missing, whoever asks for this data source is told.
+Spark imports every package with such a name, for every query. So this package never raises: if
+something is missing, only a query that uses the data source `tailrace` fails.
 """
 
 from __future__ import annotations
 
 import contextlib
+import sys
 from typing import Any
 
 _reason = ""
@@ -18,12 +19,16 @@ except Exception as error:
         from pyspark.sql.datasource import DataSource
 
         class DefaultSource(DataSource):  # type: ignore[no-redef]
-            """Stands for the data source where it cannot be loaded, and says why."""
+            """Replaces the data source if it cannot be loaded, and raises the reason."""
 
             def __init__(self, options: Any) -> None:
-                raise ImportError(f"the data source tailrace cannot be loaded: {_reason}")
+                raise ImportError(
+                    f"{sys.executable} cannot load the data source tailrace: {_reason} · set"
+                    " PYSPARK_PYTHON to a Python that has it, before the Spark session starts,"
+                    " or call tailrace.spark.register(spark) afterwards"
+                )
 
             @classmethod
             def name(cls) -> str:
-                """What people write in ``format("tailrace")``."""
+                """The name for ``format("tailrace")``."""
                 return "tailrace"

@@ -1,7 +1,8 @@
 """Durable, re-scalable, ordered topics in one directory, shared by any number of processes.
 
-What users import is here, and in `readers`, `writers`, `functions` and `testing`; other modules are
-private. Each name is loaded when it is first used, so that the command line starts without Arrow.
+The public interface is this module, `readers`, `writers`, `functions`, `spark` and `testing`; other
+modules are private. Each name is loaded on first use, so that the command line starts without
+Arrow.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from tailrace.delivery.delivery import Delivery
+    from tailrace.delivery.retry import Retry
     from tailrace.errors import (
         BackendUnavailable,
         Busy,
@@ -24,32 +27,38 @@ if TYPE_CHECKING:
         Fenced,
         GroupExists,
         HubClosed,
+        HubReplaced,
         IncompatibleHub,
         InvalidName,
         InvalidValue,
         MessageTooLarge,
         NothingToRead,
+        NotSupported,
         OutcomeUnknown,
         OutOfRange,
         PipelineFailed,
+        ReadOnlyHub,
         Sealed,
         TopicExists,
+        TopicTypeMismatch,
         UnknownGroup,
+        UnknownHub,
         UnknownTopic,
         WatchExpired,
     )
-    from tailrace.group.deliveries import ConsumerStats, Deliveries
-    from tailrace.group.delivery import Delivery
+    from tailrace.group.consumer.consumer import Consumer, ConsumerStats
     from tailrace.group.group import Group
-    from tailrace.group.topic import Topic
-    from tailrace.hub import Hub, open
+    from tailrace.hub.hub import Hub, open
+    from tailrace.hub.topic import Topic
     from tailrace.message import Message, Mode, Op, Partition, Position, Range, Receipt, Receipts
     from tailrace.pipeline.pipeline import Pipeline
+    from tailrace.pipeline.report import RunOutcome, RunProgress, RunReport, WriterReport
+    from tailrace.pipeline.writer_status import WriterStatus
     from tailrace.settings import HubSettings
     from tailrace.topic.pending import Pending
     from tailrace.topic.producer import Producer
     from tailrace.topic.scaling import Plan
-    from tailrace.topic.topic import StorageTopicInfo
+    from tailrace.topic.storage_topics import StorageTopicInfo
 
 __version__ = "0.1.0"
 
@@ -58,10 +67,10 @@ __all__ = [
     "Busy",
     "ConfigError",
     "Conflict",
+    "Consumer",
     "ConsumerStats",
     "CorruptBatch",
     "DecodeError",
-    "Deliveries",
     "Delivery",
     "DeliveryFailed",
     "DiskFull",
@@ -72,6 +81,7 @@ __all__ = [
     "GroupExists",
     "Hub",
     "HubClosed",
+    "HubReplaced",
     "HubSettings",
     "IncompatibleHub",
     "InvalidName",
@@ -79,6 +89,7 @@ __all__ = [
     "Message",
     "MessageTooLarge",
     "Mode",
+    "NotSupported",
     "NothingToRead",
     "Op",
     "OutOfRange",
@@ -91,34 +102,46 @@ __all__ = [
     "Position",
     "Producer",
     "Range",
+    "ReadOnlyHub",
     "Receipt",
     "Receipts",
+    "Retry",
+    "RunOutcome",
+    "RunProgress",
+    "RunReport",
     "Sealed",
     "StorageTopicInfo",
     "Topic",
     "TopicExists",
+    "TopicTypeMismatch",
     "UnknownGroup",
+    "UnknownHub",
     "UnknownTopic",
     "WatchExpired",
+    "WriterReport",
+    "WriterStatus",
     "__version__",
     "open",
 ]
 
 _HOMES: Final = {
-    "tailrace.group.deliveries": ("ConsumerStats", "Deliveries"),
-    "tailrace.group.delivery": ("Delivery",),
+    "tailrace.group.consumer.consumer": ("ConsumerStats", "Consumer"),
+    "tailrace.delivery.delivery": ("Delivery",),
+    "tailrace.delivery.retry": ("Retry",),
     "tailrace.group.group": ("Group",),
-    "tailrace.group.topic": ("Topic",),
-    "tailrace.hub": ("Hub", "open"),
+    "tailrace.hub.topic": ("Topic",),
+    "tailrace.hub.hub": ("Hub", "open"),
     "tailrace.message": (
         "Message", "Mode", "Op", "Partition", "Position", "Range", "Receipt", "Receipts",
     ),
     "tailrace.pipeline.pipeline": ("Pipeline",),
+    "tailrace.pipeline.report": ("RunOutcome", "RunProgress", "RunReport", "WriterReport"),
+    "tailrace.pipeline.writer_status": ("WriterStatus",),
     "tailrace.settings": ("HubSettings",),
     "tailrace.topic.pending": ("Pending",),
     "tailrace.topic.producer": ("Producer",),
     "tailrace.topic.scaling": ("Plan",),
-    "tailrace.topic.topic": ("StorageTopicInfo",),
+    "tailrace.topic.storage_topics": ("StorageTopicInfo",),
 }  # fmt: skip
 _HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names}
 

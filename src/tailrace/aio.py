@@ -5,12 +5,12 @@
     async with tailrace.aio.open("./data") as hub:
         orders = await hub.create_topic("orders", Order, exist_ok=True)
         await orders.push(Order(1, "c7", 9.5), key="c7")
-        async with await orders.tail(group="billing") as deliveries:
-            async for delivery in deliveries:
+        async with await orders.tail(group="billing") as consumer:
+            async for delivery in consumer:
                 await charge(delivery.value)
 
-There is no logic here: each call runs in a thread, and the event loop goes on meanwhile. What waits
-for the disk in a loop of single pushes is a producer's to pipeline: `Topic.producer`.
+This module has no logic of its own: each call runs in a thread, and the event loop continues. For
+many single pushes use a pipelined producer: `Topic.producer`.
 """
 
 from __future__ import annotations
@@ -19,23 +19,29 @@ import asyncio
 import functools
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
 import pyarrow as pa
 
-from tailrace import hub as _hub
-from tailrace.group.asked import TailOptions
-from tailrace.group.deliveries import Deliveries
+from tailrace.delivery.delivery import Delivery
+from tailrace.delivery.retry import Retry
+from tailrace.group.consumer.consumer import Consumer as _Consumer
+from tailrace.group.consumer.consumer import ConsumerStats
+from tailrace.group.consumer.failure_handling import OnFailed
+from tailrace.group.consumer.handlers import Handler
+from tailrace.group.consumer.options import TailOptions
+from tailrace.group.consumer.poll import Iteration
 from tailrace.group.group import Group as _Group
-from tailrace.group.starting import StartLike
-from tailrace.group.topic import Topic as _Topic
+from tailrace.group.store.start import StartLike
+from tailrace.hub import hub as _hub
+from tailrace.hub.topic import Topic as _Topic
 from tailrace.message import Receipt
 from tailrace.settings import HubSettings
 from tailrace.topic.pending import Pending
 from tailrace.topic.producer import Producer as _Producer
-from tailrace.topic.topic import StorageTopicInfo
+from tailrace.topic.storage_topics import StorageTopicInfo
 
-__all__ = ["Group", "Hub", "Producer", "Topic", "open"]
+__all__ = ["Consumer", "Group", "Hub", "Producer", "Topic", "open"]
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -53,7 +59,7 @@ class _SharedTail(_Tail, total=False):
 def _awaited(
     method: Callable[Concatenate[Any, P], R],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
-    """The method of what is held, in a thread."""
+    """Return a method that calls the wrapped object's method in a thread."""
 
     async def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
         return await asyncio.to_thread(method, self.held, *arguments, **options)
@@ -61,8 +67,8 @@ def _awaited(
     return functools.update_wrapper(call, method)
 
 
-class _Block:
-    """What is left by leaving what it holds, in a thread."""
+class _ThreadedContext:
+    """An object whose `async with` block exits the wrapped object's in a thread."""
 
     held: Any
 
@@ -73,31 +79,94 @@ class _Block:
         await asyncio.to_thread(self.held.__exit__, *raised)
 
 
-class Producer(_Block, Generic[T]):
-    """A pipelined producer whose pushes are awaited: each gives its receipt once it is stored."""
+class Producer(_ThreadedContext, Generic[T]):
+    """A pipelined producer whose pushes are awaited: each returns its receipt once it is stored."""
 
     def __init__(self, held: _Producer[T]) -> None:
         self.held = held
 
     async def push(self, value: T, **options: Any) -> Receipt:
-        """Take the message at once, and give its receipt when its batch is stored.
+        """Queue the message, and return its receipt when its batch is stored.
 
-        Await many of these together, as by `asyncio.gather`, for batches to fill.
+        Await many of these together, for example with `asyncio.gather`, so that batches fill.
         """
         loop = asyncio.get_running_loop()
         stored: asyncio.Future[None] = loop.create_future()
 
-        def settle() -> None:
+        def resolve() -> None:
             if not stored.done():
                 stored.set_result(None)
 
         pending: Pending = self.held.push(value, **options)
-        pending.add_done_callback(lambda _: loop.call_soon_threadsafe(settle))
+        pending.add_done_callback(lambda _: loop.call_soon_threadsafe(resolve))
         await stored
         return pending.result(0)
 
     flush = _awaited(_Producer.flush)
     close = _awaited(_Producer.close)
+
+
+class Consumer(Generic[T]):
+    """A consumer of a group, for `async with` and `async for`; see `tailrace.Consumer`."""
+
+    def __init__(self, held: _Consumer[T]) -> None:
+        self.held = held
+
+    @property
+    def id(self) -> str:
+        """The unique name of the consumer: the id that was given, and a random part."""
+        return self.held.id
+
+    @property
+    def group(self) -> str:
+        """The name of the group."""
+        return self.held.group
+
+    @property
+    def batch_size(self) -> int:
+        """The maximum number of rows of one of the `batches`."""
+        return self.held.batch_size
+
+    def __aiter__(self) -> AsyncIterator[Delivery[T]]:
+        return self.held.__aiter__()
+
+    def batches(self) -> Iteration[pa.RecordBatch]:
+        """Return the messages in columns, for `async for`; see `tailrace.Consumer.batches`."""
+        return self.held.batches()
+
+    async def run(
+        self,
+        handler: Handler[T],
+        *,
+        retry: Retry | None = None,
+        on_failed: OnFailed | None = None,
+    ) -> None:
+        """Call the handler with each delivery until `shutdown`, or until a loop would end.
+
+        Coroutine functions are awaited on this event loop, one delivery at a time; other functions
+        are called in a thread. Otherwise as `tailrace.Consumer.run`. If the task is cancelled, the
+        message in flight is redelivered.
+        """
+        await self.held.run_async(handler, retry=retry, on_failed=on_failed)
+
+    def shutdown(self) -> None:
+        """End the iteration once the delivery in flight is done. Returns at once; for signal
+        handlers too."""
+        self.held.shutdown()
+
+    def stats(self) -> ConsumerStats:
+        """Return the partitions and counts of now."""
+        return self.held.stats()
+
+    async def __aenter__(self) -> Self:
+        await self.held.__aenter__()
+        return self
+
+    async def __aexit__(self, *raised: Any) -> None:
+        await self.held.__aexit__(*raised)
+
+    def __repr__(self) -> str:
+        return repr(self.held)
 
 
 class Topic(Generic[T]):
@@ -108,7 +177,7 @@ class Topic(Generic[T]):
 
     @property
     def name(self) -> str:
-        """The name."""
+        """The name of the topic."""
         return self.held.name
 
     push = _awaited(_Topic.push)
@@ -121,28 +190,30 @@ class Topic(Generic[T]):
     switch_produce = _awaited(_Topic.switch_produce)
 
     async def storage_topics(self) -> list[StorageTopicInfo]:
-        """Its storage topics, oldest first, as they are now."""
+        """Return the storage topics as they are now, oldest first."""
         return await asyncio.to_thread(lambda: self.held.storage_topics)
 
     async def produce_pointer(self) -> int:
-        """The index of the storage topic that takes pushes now."""
+        """Return the index of the storage topic that pushes go to now."""
         return await asyncio.to_thread(lambda: self.held.produce_pointer)
 
     async def batches(
         self, storage: int, partition: int, start: int = 0, end: int | None = None
     ) -> AsyncIterator[pa.RecordBatch]:
-        """Records of a partition in columns, for `async for`; see `tailrace.Topic.batches`."""
+        """Yield the records of a partition in columns, with `async for`; see
+        `tailrace.Topic.batches`."""
         found = await asyncio.to_thread(self.held.batches, storage, partition, start, end)
         while (batch := await asyncio.to_thread(next, found, None)) is not None:
             yield batch
 
     async def producer(self, **options: Any) -> Producer[T]:
-        """A pipelined producer; see `tailrace.Topic.producer`."""
+        """Return a pipelined producer; see `tailrace.Topic.producer`."""
         return Producer(await asyncio.to_thread(self.held.producer, **options))
 
-    async def tail(self, *, group: str, **options: Unpack[_Tail]) -> Deliveries[T]:
-        """A consumer of a group, for `async with` and `async for`; see `tailrace.Topic.tail`."""
-        return await asyncio.to_thread(self.held.tail, group=group, **options)
+    async def tail(self, *, group: str, **options: Unpack[_Tail]) -> Consumer[T]:
+        """Join a group as a consumer, for `async with` and `async for`; see
+        `tailrace.Topic.tail`."""
+        return Consumer(await asyncio.to_thread(self.held.tail, group=group, **options))
 
 
 class Group:
@@ -153,7 +224,7 @@ class Group:
 
     @property
     def name(self) -> str:
-        """The name."""
+        """The name of the group."""
         return self.held.name
 
     describe = _awaited(_Group.describe)
@@ -164,8 +235,8 @@ class Group:
     delete = _awaited(_Group.delete)
 
 
-class Hub(_Block):
-    """An opened Tailrace; see `tailrace.Hub`."""
+class Hub(_ThreadedContext):
+    """An open hub; see `tailrace.Hub`."""
 
     def __init__(self, held: _hub.Hub) -> None:
         self.held = held
@@ -179,29 +250,31 @@ class Hub(_Block):
         return Topic(await asyncio.to_thread(lambda: self.held.create_topic(name, type, **options)))
 
     @overload
-    async def topic(self, name: str, type: type[T]) -> Topic[T]: ...
+    async def topic(self, name: str, type: type[T], *, any_type: bool = False) -> Topic[T]: ...
     @overload
-    async def topic(self, name: str, type: None = None) -> Topic[Any]: ...
-    async def topic(self, name: str, type: Any = None) -> Topic[Any]:
+    async def topic(
+        self, name: str, type: None = None, *, any_type: bool = False
+    ) -> Topic[Any]: ...
+    async def topic(self, name: str, type: Any = None, *, any_type: bool = False) -> Topic[Any]:
         """Open a topic; see `tailrace.Hub.topic`."""
-        return Topic(await asyncio.to_thread(self.held.topic, name, type))
+        return Topic(await asyncio.to_thread(self.held.topic, name, type, any_type=any_type))
 
     @overload
     async def tail(
         self, topics: str, type: type[T], **options: Unpack[_SharedTail]
-    ) -> Deliveries[T]: ...
+    ) -> Consumer[T]: ...
     @overload
     async def tail(
         self, topics: str, type: None = None, **options: Unpack[_SharedTail]
-    ) -> Deliveries[Any]: ...
+    ) -> Consumer[Any]: ...
     async def tail(
         self, topics: str, type: Any = None, **options: Unpack[_SharedTail]
-    ) -> Deliveries[Any]:
-        """A consumer of a group that shares a topic or several; see `tailrace.Hub.tail`."""
-        return await asyncio.to_thread(lambda: self.held.tail(topics, type, **options))
+    ) -> Consumer[Any]:
+        """Join a group of one or several topics as a consumer; see `tailrace.Hub.tail`."""
+        return Consumer(await asyncio.to_thread(lambda: self.held.tail(topics, type, **options)))
 
     async def group(self, name: str) -> Group:
-        """A group; see `tailrace.Hub.group`."""
+        """Return a group; see `tailrace.Hub.group`."""
         return Group(await asyncio.to_thread(self.held.group, name))
 
     topics = _awaited(_hub.Hub.topics)
@@ -211,7 +284,7 @@ class Hub(_Block):
 
 
 class _Opening:
-    """A hub that is being opened: to be awaited, or entered by `async with`."""
+    """A hub that is being opened: await it, or enter it with `async with`."""
 
     def __init__(self, start: Callable[[], _hub.Hub]) -> None:
         self._start = start
@@ -225,7 +298,7 @@ class _Opening:
         try:
             self._opened = Hub(await asyncio.shield(opening))
         except asyncio.CancelledError:
-            # The thread goes on, and nobody else would close what it opens.
+            # The thread continues, and nothing else would close the hub that it opens.
             await asyncio.wait([opening])
             if opening.exception() is None:
                 await asyncio.to_thread(opening.result().close)
@@ -244,7 +317,12 @@ def open(
     path: str | os.PathLike[str] | None = None,
     *,
     sync: str | None = None,
+    create: bool = True,
+    mode: Literal["rw", "ro"] = "rw",
     settings: HubSettings | None = None,
 ) -> _Opening:
     """Open a hub: ``async with open(…) as hub``, or ``await open(…)``; see `tailrace.open`."""
-    return _Opening(functools.partial(_hub.open, path, sync=sync, settings=settings))
+    start = functools.partial(
+        _hub.open, path, sync=sync, create=create, mode=mode, settings=settings
+    )
+    return _Opening(start)

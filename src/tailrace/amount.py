@@ -1,4 +1,4 @@
-"""Amounts: what counts as one, and in writing ``1 topic``, ``1,200 topics``."""
+"""Numbers of things: checks, and text such as ``1 topic`` and ``1,200 topics``."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TypeGuard
 
 
 def is_whole(value: object) -> TypeGuard[int]:
-    """Whether it is a whole number. True and False are not, though Python counts with them."""
+    """True for an `int` that is not a `bool`."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def format_amount(number: int, noun: str) -> str:
-    """A number of things, its thousands apart; the noun gets its plural by an s."""
+    """Return a number with thousands separators and a noun, which gets an s unless it is 1."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

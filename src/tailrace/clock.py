@@ -1,19 +1,20 @@
-"""Time as a parameter: what depends on it takes a `Clock`, so that tests and simulations own it."""
+"""Time as a parameter: code takes a `Clock`, so that tests and simulations control the time."""
 
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two times. Only the monotonic one decides anything; the wall clock is for people to read."""
+    """A wall clock for people, and a monotonic clock for decisions."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970 UTC. May step, backwards too."""
+        """Return milliseconds since 1970 UTC. They may jump, also backwards."""
 
     def monotonic(self) -> float:
-        """Seconds from an unknown start. Never falls; means nothing outside this process."""
+        """Return seconds since an arbitrary start, never decreasing, valid in this process only."""
 
 
 class SystemClock:
@@ -22,8 +23,13 @@ class SystemClock:
     __slots__ = ()
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970 UTC."""
+        """Return milliseconds since 1970 UTC."""
         return time.time_ns() // 1_000_000
 
     monotonic = staticmethod(time.monotonic)
-    """Seconds since some start, untouched by steps of the wall clock."""
+    """Return seconds since an arbitrary start, independent of the wall clock."""
+
+
+def utc_time(time_ms: int) -> datetime:
+    """Return the aware UTC `datetime` of a number of milliseconds since 1970."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC)

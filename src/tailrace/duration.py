@@ -1,4 +1,4 @@
-"""Durations in writing: ``30s``, ``5ms``, ``1h30m``, the same in Python, TOML and commands."""
+"""Durations as text: ``30s``, ``5ms``, ``1h30m``, the same in Python, TOML and commands."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ FORM: Final = "a timedelta or text such as 500ms, 30s, 5m, 1h30m, 7d"
 
 
 def parse_duration(value: object, what: str = "duration") -> timedelta:
-    """A timedelta, or its text form, as a timedelta that is not negative.
+    """Parse a duration, which must not be negative; a timedelta is returned as it is.
 
-    A bare number is an `InvalidValue`, because its unit would be a guess.
+    A bare number is an `InvalidValue`, because it has no unit.
     """
     if isinstance(value, timedelta) and value >= timedelta():
         return value
@@ -39,7 +39,7 @@ def parse_duration(value: object, what: str = "duration") -> timedelta:
 
 
 def format_duration(duration: timedelta) -> str:
-    """The shortest text that parses to the same duration: ``90s`` is ``1m30s``."""
+    """Return the shortest text that parses to the same duration: ``90s`` is ``1m30s``."""
     rest = duration
     text = ""
     for name, unit in _UNITS.items():

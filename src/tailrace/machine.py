@@ -1,10 +1,10 @@
 """The form of every protocol: events in, actions out, and nothing else.
 
-A machine decides. It has no clock, does no I/O, draws no random numbers but from a generator that
-it was given, and starts no thread; so the same events at the same times give the same actions, in a
-test, in a simulation and in production. It is total: an event that it did not expect has a defined
-answer, most often none. Whoever drives it carries out the actions and brings their outcome back as
-events.
+A machine decides. It has no clock, does no I/O, starts no thread, and draws random numbers only
+from a generator that it was given. So the same events at the same times give the same actions, in a
+test, in a simulation and in production. A machine is total: an unexpected event has a defined
+answer, most often no action. The driver of a machine executes the actions and returns their
+outcomes as events.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ StateT = TypeVar("StateT", bound=Enum)
 
 
 class Machine(Protocol[EventT_contra, ActionT]):
-    """Something that decides. For one thread."""
+    """A state machine. For one thread."""
 
     def handle(self, event: EventT_contra, now: float) -> list[ActionT]:
-        """Take in an event at a monotonic time, in seconds; what is to be done, in this order."""
+        """Handle an event at a monotonic time, in seconds; return the actions, in this order."""
 
     def deadline(self) -> float | None:
-        """When it wants to be told the time at the latest, by whatever event its kind has for
-        that; None when it waits for nothing."""
+        """Return the time at which the machine must get its timer event at the latest; None if it
+        waits for nothing."""
 
     def validate(self) -> None:
-        """`AssertionError` that names the invariant which does not hold."""
+        """Raise `AssertionError`, which names the violated invariant."""
 
 
 class Step(NamedTuple, Generic[StateT]):
-    """A change of state that may happen, and what causes it. None is a thing that is not there."""
+    """A permitted change of state, and its cause. None stands for an object that does not exist."""
 
     before: StateT | None
     cause: str
@@ -41,10 +41,10 @@ class Step(NamedTuple, Generic[StateT]):
 
 
 class Transitions(Generic[StateT]):
-    """All changes of state that a kind of thing may make.
+    """All permitted changes of state of one kind of object.
 
-    Code changes a state by `move` alone, so a step that is not in the table cannot be taken; what
-    the table shows to readers is what runs.
+    Code changes a state only by `move`, so a step that is not in the table cannot happen; the table
+    that readers see is the one that runs.
     """
 
     def __init__(self, subject: str, steps: Iterable[tuple[StateT | None, str, StateT | None]]):
@@ -55,17 +55,17 @@ class Transitions(Generic[StateT]):
         return iter(self._steps)
 
     def move(self, before: StateT | None, cause: str, after: StateT) -> StateT:
-        """The state after a step; `AssertionError` when the table does not have it."""
+        """Return the state after a step; `AssertionError` if the table does not have the step."""
         self.check(before, cause, after)
         return after
 
     def check(self, before: StateT | None, cause: str, after: StateT | None) -> None:
-        """`AssertionError` when the table does not have the step."""
+        """Raise `AssertionError` if the table does not have the step."""
         step = Step(before, cause, after)
         assert step in self._steps, f"{self.subject}: no step {step}"
 
     def markdown(self) -> str:
-        """The table for readers."""
+        """Return the table as text for readers."""
 
         def name(state: StateT | None) -> str:
             return "·" if state is None else f"`{state.value}`"

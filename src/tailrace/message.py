@@ -1,4 +1,4 @@
-"""What users hold: partitions, positions, receipts, messages.
+"""Values of the public interface: partitions, positions, receipts, messages.
 
 A partition is written ``orders/1.7`` (storage topic 1, partition 7) and a position in it
 ``orders/1.7@42``.
@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import IntEnum
-from typing import Any, Generic, NamedTuple, TypeVar, overload
+from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
 
-from tailrace.errors import InvalidValue
+from tailrace.amount import format_amount
+from tailrace.clock import utc_time
+from tailrace.errors import DecodeError, InvalidValue
 
 T = TypeVar("T")
 
@@ -21,7 +23,7 @@ _PARTITION = re.compile(r"(?P<topic>[^/@\s]+)/(?P<storage>[0-9]+)\.(?P<number>[0
 
 
 class Mode(IntEnum):
-    """Where in the life of a source a record was read."""
+    """The phase of a source in which a record was read."""
 
     COPY = 0
     SYNC = 1
@@ -29,13 +31,20 @@ class Mode(IntEnum):
 
 
 class Op(IntEnum):
-    """What happened to the row that a record describes."""
+    """The operation on the row that a record describes."""
 
     INSERT = 0
     UPDATE = 1
     DELETE = 2
     COMMAND = 3
     NOOP = 4
+
+
+MODE_NAMES: Final = tuple(mode.name.lower() for mode in Mode)
+"""The names of modes in files and tables, by code: copy, sync, complete."""
+
+OP_NAMES: Final = tuple(op.name.lower() for op in Op)
+"""The names of operations in files and tables, by code: insert, update, delete, command, noop."""
 
 
 class Partition(NamedTuple):
@@ -50,7 +59,7 @@ class Partition(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Partition:
-        """Read ``orders/1.7``; anything else is an `InvalidValue` that shows the form."""
+        """Parse ``orders/1.7``; `InvalidValue` for other text."""
         match = _PARTITION.fullmatch(text)
         if match is None:
             raise InvalidValue("partition", text, "TOPIC/STORAGE.PARTITION, for example orders/1.7")
@@ -58,7 +67,7 @@ class Partition(NamedTuple):
 
 
 class Position(NamedTuple):
-    """One record of a hub."""
+    """The position of one record of a hub."""
 
     topic: str
     storage: int
@@ -70,7 +79,7 @@ class Position(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Position:
-        """Read ``orders/1.7@42``; anything else is an `InvalidValue` that shows the form."""
+        """Parse ``orders/1.7@42``; `InvalidValue` for other text."""
         head, at, offset = text.rpartition("@")
         if (
             not at
@@ -85,7 +94,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Records that one commit appended to one partition: `count` offsets from `start` on."""
+    """Records that one commit appended to one partition: `count` offsets from `start`."""
 
     partition: Partition
     start: int
@@ -98,7 +107,7 @@ class Range:
 
 
 class Receipt(NamedTuple):
-    """Where a pushed message landed. Having one means that the message is stored."""
+    """The position of a pushed message. A receipt means that the message is stored."""
 
     topic: str
     storage: int
@@ -108,13 +117,13 @@ class Receipt(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The position in writing, ``orders/1.7@42``: the id of the message for ever."""
+        """The position as text, ``orders/1.7@42``: the permanent id of the message."""
         return f"{self.topic}/{self.storage}.{self.partition}@{self.offset}"
 
 
 class Receipts(Sequence[Receipt]):
-    """The receipts of one `push_many`, in the order of its messages, each made when it is looked
-    at."""
+    """The receipts of one `push_many`, in the order of its messages, each created when it is
+    read."""
 
     __slots__ = ("_at", "_length")
 
@@ -138,12 +147,17 @@ class Receipts(Sequence[Receipt]):
         return map(self._at, range(self._length))
 
     def __repr__(self) -> str:
-        return f"<{self._length} receipts>"
+        return f"<{format_amount(self._length, 'receipt')}>"
 
 
 @dataclass(slots=True, eq=False)
 class Message(Generic[T]):
-    """A record as a user sees it. `value` is decoded on first use; `repr` shows no payload."""
+    """A record as a user sees it. `value` is decoded on first use; `repr` shows no payload.
+
+    A pickled or copied message has its value decoded: it needs no hub. If the payload does not
+    decode, the copy's `value` raises the same `DecodeError`. A delivery is pickled and copied as a
+    message, which cannot be acknowledged.
+    """
 
     topic: str
     storage: int
@@ -161,8 +175,13 @@ class Message(Generic[T]):
 
     @property
     def id(self) -> str:
-        """The position in writing, ``orders/1.7@42``."""
+        """The position as text, ``orders/1.7@42``."""
         return f"{self.topic}/{self.storage}.{self.partition}@{self.offset}"
+
+    @property
+    def is_control(self) -> bool:
+        """True for a control record, such as the end of a copy: it is not a user's message."""
+        return self.mode is Mode.COMPLETE or self.op >= Op.COMMAND
 
     @property
     def position(self) -> Position:
@@ -171,24 +190,45 @@ class Message(Generic[T]):
 
     @property
     def timestamp(self) -> datetime:
-        """The producer's time, aware, UTC."""
-        return datetime.fromtimestamp(self.timestamp_ms / 1000, UTC)
+        """The producer's timestamp, an aware datetime in UTC."""
+        return utc_time(self.timestamp_ms)
 
     @property
     def key(self) -> str | None:
-        """The key as text, or None where there is none; bytes that are not UTF-8 are escaped."""
+        """The key as text, or None if there is none; bytes that are not UTF-8 are escaped."""
         return (
             None if self.key_bytes is None else self.key_bytes.decode("utf-8", "backslashreplace")
         )
 
     @property
     def value(self) -> T:
-        """The payload as the topic's type; `DecodeError` where the bytes are not of it."""
+        """The payload as the topic's type; `DecodeError` if its bytes are not of that type."""
         if not self._decoded:
             self._value = self._decode(self)
             self._decoded = True
         value: T = self._value
         return value
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = (
+            self.topic, self.storage, self.partition, self.offset, self.timestamp_ms,
+            self.mode, self.op, self.key_bytes, dict(self.headers), self.data,
+        )  # fmt: skip
+        try:
+            return _detached, (fields, self.value, None)
+        except DecodeError as error:
+            return _detached, (fields, None, error)
+
     def __repr__(self) -> str:
-        return f"<Message {self.id} key={self.key!r} {len(self.data)} bytes>"
+        return f"<Message {self.id} key={self.key!r} {format_amount(len(self.data), 'byte')}>"
+
+
+def _detached(fields: tuple[Any, ...], value: Any, error: DecodeError | None) -> Message[Any]:
+    """Return a message that was pickled or copied."""
+
+    def decode(_message: Message[Any]) -> Any:
+        assert error is not None
+        raise error
+
+    make: Callable[..., Message[Any]] = Message
+    return make(*fields, decode, value, error is None)

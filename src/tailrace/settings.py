@@ -1,14 +1,14 @@
-"""Every setting once: its name, default, bounds and meaning, and where its value comes from.
+"""Every setting: its name, default, bounds and meaning, and the source of its value.
 
-A flag wins over the environment, the environment over a file, a file over the default. The file is
-the nearest `tailrace.toml`, or `pyproject.toml` with a `[tool.tailrace]` table, from the current
-directory upward. Each setting is also `TAILRACE_SECTION__KEY`, and `TAILRACE_HUB` is short for
-`TAILRACE_HUB__PATH`. What is unknown or out of bounds is a `ConfigError` that names its origin.
+A flag overrides the environment, the environment a file, a file the default. The file is the
+nearest `tailrace.toml`, or `pyproject.toml` with a `[tool.tailrace]` table, from the current
+directory upward. Each setting is also the variable `TAILRACE_SECTION__KEY`, and `TAILRACE_HUB` is
+short for `TAILRACE_HUB__PATH`. An unknown or invalid setting is a `ConfigError` that names its
+source.
 """
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import tomllib
@@ -23,6 +23,7 @@ from tailrace.amount import is_whole
 from tailrace.duration import format_duration, parse_duration
 from tailrace.errors import ConfigError, InvalidValue
 from tailrace.size import format_size, parse_size
+from tailrace.suggestion import did_you_mean
 
 _SWITCHES: Final = {"true": True, "1": True, "false": False, "0": False}
 _VARIABLE: Final = re.compile(r"TAILRACE_([A-Z0-9]\w*?)__(\w+)", re.ASCII)
@@ -66,7 +67,7 @@ def _parse_path(value: object, what: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a setting may be: how it is read from any source, written, and what is valid."""
+    """The type of a setting: how it is parsed and formatted, and its valid values."""
 
     parse: Callable[[object, str], Any]
     format: Callable[[Any], str]
@@ -75,7 +76,7 @@ class Kind:
     high: Any = None
 
     def read(self, value: object, name: str) -> Any:
-        """The value of the setting `name`, or an `InvalidValue`."""
+        """Return the value of the setting `name`; `InvalidValue` if it is not valid."""
         parsed = self.parse(value, name)
         if self.low is not None and not self.low <= parsed <= self.high:
             raise InvalidValue(name, value, self.valid)
@@ -103,34 +104,32 @@ _SYNC: Final = Kind(_parse_sync, str, "batch or none")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubSettings:
-    """The section `hub`. Each setting is a type, what it may be, its meaning and its default."""
+    """The section `hub`. Each setting declares its type, valid values, meaning and default."""
 
-    path: Annotated[str, _PATH, "Where the hub lives."] = "tailrace-data"
+    path: Annotated[str, _PATH, "Directory of the hub."] = "tailrace-data"
     sync: Annotated[
         Sync,
         _SYNC,
-        "What a push waits for, decided when a hub is created: `batch`, that it is on the disk; "
-        "`none`, that it outlives the process, though not a crash of the machine.",
+        "Sync policy, set when the hub is created. `batch`: a push returns when it is on the disk. "
+        "`none`: a push survives the end of its process, but not a crash of the machine.",
     ] = Sync.BATCH
-    auto_create: Annotated[
-        bool, _SWITCH, "Whether a push to an unknown topic creates the topic."
-    ] = False
+    auto_create: Annotated[bool, _SWITCH, "Create the topic on a push to an unknown topic."] = False
     lock_timeout: Annotated[
         timedelta,
         _duration("1ms", "1h"),
-        "How long a write waits for other processes before it is `BackendUnavailable`.",
+        "How long a write waits for other processes before it raises `BackendUnavailable`.",
     ] = timedelta(seconds=10)
     message_bytes_max: Annotated[
-        int, _size("1B", "1GiB"), "The largest message, headers included."
+        int, _size("1B", "1GiB"), "Maximum size of a message, headers included."
     ] = 1 << 20
-    key_bytes_max: Annotated[int, _size("1B", "1MiB"), "The largest key."] = 64 << 10
+    key_bytes_max: Annotated[int, _size("1B", "1MiB"), "Maximum size of a key."] = 64 << 10
     segment_bytes: Annotated[
         int,
         _size("64B", "4294967295B"),
-        "A segment file that would grow beyond this is followed by a new one.",
+        "Maximum size of a segment file. A batch that would exceed it starts a new segment.",
     ] = 1 << 30
     batch_bytes: Annotated[
-        int, _size("1B", "1GiB"), "A pipelined producer sends when it holds this much."
+        int, _size("1B", "1GiB"), "A pipelined producer sends when its batch has this size."
     ] = 1 << 20
     linger: Annotated[
         timedelta,
@@ -140,45 +139,46 @@ class HubSettings:
     dedup_window: Annotated[
         timedelta,
         _duration("1ms", "30d"),
-        "How long a `dedup_id` is remembered: a second push of it stores nothing.",
+        "How long a `dedup_id` is remembered. A second push with the same id stores nothing.",
     ] = timedelta(minutes=5)
     lease: Annotated[
         timedelta,
         _duration("500ms", "10m"),
-        "How long a consumer of a group that gives no sign of life keeps its partitions, where "
-        "nobody can tell that it is dead. All processes of a hub should have the same.",
+        "How long a silent consumer of a group keeps its partitions if it is not proven dead. Use "
+        "the same value in all processes of a hub.",
     ] = timedelta(seconds=3)
     progress_interval: Annotated[
         timedelta,
         _duration("1ms", "1m"),
-        "How soon what a consumer of a group acknowledges is durable.",
+        "Maximum time until an acknowledgement of a group's consumer is durable.",
     ] = timedelta(seconds=1)
     prefetch_bytes: Annotated[
         int,
         _size("1B", "1GiB"),
-        "About how much a consumer of a group reads ahead, of all its partitions together, and "
-        "holds back of each one behind messages that are not acknowledged.",
+        "Approximate size of the messages that a consumer of a group reads ahead, for all its "
+        "partitions together, and holds back in each partition for unacknowledged ones.",
     ] = 8 << 20
     attempts: Annotated[
         int,
         _count(1, 1_000_000),
-        "How often a consumer of a group is handed a message that it gives back.",
+        "Maximum number of attempts to deliver a message to a loop over a group, and to a handler "
+        "with on_failed and without retry.",
     ] = 5
     handler_timeout: Annotated[
         timedelta,
         _duration("1ms", "1d"),
-        "How long a consumer of a group may take over one message before a partition that it is "
-        "to let go of is taken away.",
+        "Maximum time for one message when its partition is revoked. After that, and 5 s more, the "
+        "partition is granted to another consumer.",
     ] = timedelta(seconds=30)
     redelivery_records_max: Annotated[
         int,
         _count(1, 100_000_000),
-        "The most messages of a partition that come again after a consumer of a group has crashed.",
+        "Maximum number of messages of a partition that are redelivered after a crash.",
     ] = 65_536
 
     @classmethod
     def of(cls, **options: object) -> HubSettings:
-        """Settings from Python, each as its type or in writing; `InvalidValue` for what is not."""
+        """Return settings given in Python, each as its type or as text; else `InvalidValue`."""
         known = {s.key: s for s in _SETTINGS.values()}
         for key in options.keys() - known.keys():
             raise InvalidValue("setting", key, ", ".join(known))
@@ -201,7 +201,7 @@ _SETTINGS: Final = {f"{s.section}.{s.key}": s for s in _declared("hub", HubSetti
 
 
 class SettingDoc(NamedTuple):
-    """A setting as documentation shows it; default and bounds in writing."""
+    """A setting for documentation; its default and bounds as text."""
 
     name: str
     environment: str
@@ -211,7 +211,7 @@ class SettingDoc(NamedTuple):
 
 
 def describe() -> list[SettingDoc]:
-    """Every setting, in the order of the documentation."""
+    """Return every setting, in the order of the documentation."""
     return [
         SettingDoc(
             name=name,
@@ -225,7 +225,7 @@ def describe() -> list[SettingDoc]:
 
 
 class SettingValue(NamedTuple):
-    """A setting in force, in writing, and where it came from."""
+    """A setting in force, as text, and its source."""
 
     name: str
     value: str
@@ -234,13 +234,13 @@ class SettingValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings in force; `origins` says for each name: flag, a variable, a file or default."""
+    """All settings in force; `origins` has the source of each: flag, variable, file or default."""
 
     hub: HubSettings
     origins: Mapping[str, str]
 
     def values(self) -> list[SettingValue]:
-        """Every setting with its value and origin, for `config show`."""
+        """Return every setting with its value and source, for `config show`."""
         return [
             SettingValue(name, s.kind.format(getattr(self.hub, s.key)), self.origins[name])
             for name, s in _SETTINGS.items()
@@ -257,8 +257,8 @@ def load(
     environ: Mapping[str, str] | None = None,
     start_dir: str | os.PathLike[str] = ".",
 ) -> Settings:
-    """The settings in force. Flags are named like settings (`hub.path`); None means not given."""
-    given = _from_file(Path(start_dir).absolute())
+    """Return the settings in force; flags are named like settings (`hub.path`), or None."""
+    given = _from_file(Path(start_dir))
     given |= _from_environment(os.environ if environ is None else environ)
     for name, value in (flags or {}).items():
         if value is not None:
@@ -266,10 +266,9 @@ def load(
     values = {}
     for name, (value, origin) in given.items():
         if name not in _SETTINGS:
-            near = difflib.get_close_matches(name, _SETTINGS, n=1)
             raise ConfigError(
                 f"{origin}: unknown setting {name}",
-                f"did you mean {near[0]}?" if near else "",
+                did_you_mean(name, _SETTINGS),
                 "list all: tailrace config show",
             )
         try:
@@ -290,7 +289,11 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
     return given
 
 
-def _from_file(start: Path) -> dict[str, _Given]:
+def _from_file(start_dir: Path) -> dict[str, _Given]:
+    try:
+        start = start_dir.absolute()
+    except FileNotFoundError:
+        return {}  # The working directory was removed.
     for directory in (start, *start.parents):
         own = _tables(directory / "tailrace.toml")
         shared = _tables(directory / "pyproject.toml", "tool", "tailrace")
@@ -307,7 +310,7 @@ def _from_file(start: Path) -> dict[str, _Given]:
 
 
 def _tables(file: Path, *path: str) -> dict[str, Any] | None:
-    """A file's settings below `path`, or None where it has none."""
+    """Return a file's settings below `path`, or None if it has none."""
     try:
         text = file.read_text("utf-8")
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""Sizes in writing: ``64KiB``, ``1GiB``, or plain bytes."""
+"""Sizes as text: ``64KiB``, ``1GiB``, or plain bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SIZE: Final = re.compile(r"(\d+) ?(GiB|MiB|KiB|B)?", re.ASCII)
 
 
 def parse_size(value: object, what: str = "size") -> int:
-    """Bytes, as a number or as text such as ``64KiB``."""
+    """Parse a size in bytes, given as a number or as text such as ``64KiB``."""
     if is_whole(value) and value >= 0:
         return value
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None
@@ -23,7 +23,8 @@ def parse_size(value: object, what: str = "size") -> int:
 
 
 def format_size(size_bytes: int) -> str:
-    """The shortest text that parses to the same size: 1048576 is ``1MiB``, 1000 is ``1000B``."""
+    """Return the shortest text that parses to the same size: 1048576 is ``1MiB``, 1000 is
+    ``1000B``."""
     for name, unit in _UNITS.items():
         if size_bytes >= unit and size_bytes % unit == 0:
             return f"{size_bytes // unit}{name}"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tailrace.backend.contract import Backend
-from tests.contract.backends import KINDS, open_backend
+from tests.support.backends import KINDS, open_backend
 
 
 @pytest.fixture(params=KINDS)

@@ -1,4 +1,4 @@
-"""A closed backend says so."""
+"""Every call of a closed backend raises."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tailrace.backend.contract import Backend, Change, TableKey, Transaction
 from tailrace.errors import HubClosed
-from tests.contract.records import CHUNK_BYTES, P0, TOPIC, append, create, records
+from tests.support.records import CHUNK_BYTES, P0, TOPIC, append, create, records
 
 USES: dict[str, Callable[[Backend], object]] = {
     "commit": lambda backend: backend.commit(Transaction(((P0, records(b"a")),))),

@@ -1,4 +1,4 @@
-"""Many threads at once: nothing lost, nothing doubled, order kept, fences exact."""
+"""Many threads at once: nothing lost, nothing duplicated, order kept, fences exact."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tailrace.backend.contract import Backend, Change, TableKey, Transaction, raise_fence
 from tailrace.errors import Conflict, Fenced, Sealed
-from tests.contract.records import (
+from tests.support.records import (
     P0,
     P1,
     P2,
@@ -30,7 +30,7 @@ ROUNDS_MAX = 5000
 
 
 def together(*works: Callable[[], object]) -> None:
-    """Run them at once, from one starting shot, and raise what any of them raised."""
+    """Run all at once, behind one barrier, and raise the first error of any."""
     start = threading.Barrier(len(works))
 
     def run(work: Callable[[], object]) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tailrace.backend.contract import Backend, Fence, TableKey, Transaction, raise_fence
 from tailrace.errors import Fenced
-from tests.contract.records import P0, P1, append, commit, create, records, values
+from tests.support.records import P0, P1, append, commit, create, records, values
 
 KEY = TableKey("progress", b"c7")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 from tailrace.backend.contract import Backend, Change, TableKey, Transaction
-from tests.contract.records import P0, append, create, records, values
+from tests.support.records import P0, append, create, records, values
 
 LONG_S = 30.0
 SHORT_S = 0.01
@@ -48,8 +48,8 @@ def test_every_follower_is_woken(backend: Backend) -> None:
         assert other.wait(LONG_S)
 
 
-def test_arming_looking_and_waiting_never_misses_a_commit(backend: Backend) -> None:
-    """Each commit is made only when the one before was seen, so a missed one stops both sides."""
+def test_arming_checking_and_waiting_never_misses_a_commit(backend: Backend) -> None:
+    """Each commit waits until the one before was seen, so a missed one blocks both sides."""
     create(backend)
     seen = threading.Semaphore(1)
     done = threading.Event()
@@ -109,7 +109,7 @@ def test_a_wake_that_comes_before_the_wait_ends_that_one_and_no_other(backend: B
         assert not other.wait(SHORT_S)
 
 
-def test_a_closed_follower_is_woken_in_vain(backend: Backend) -> None:
+def test_waking_a_closed_follower_does_nothing(backend: Backend) -> None:
     follower = backend.follower()
     follower.close()
     follower.wake()

@@ -1,4 +1,4 @@
-"""A name that one holder at a time has."""
+"""Names that have one holder at a time."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def test_a_released_name_is_free_and_may_be_held_by_another(backend: Backend) ->
     assert backend.holder("lake") is None
 
 
-def test_a_name_nobody_held_has_no_holder(backend: Backend) -> None:
+def test_a_name_that_was_never_held_has_no_holder(backend: Backend) -> None:
     assert backend.holder("lake") is None
 
 
-def test_names_are_held_apart(backend: Backend) -> None:
+def test_holds_of_different_names_are_independent(backend: Backend) -> None:
     holds = [backend.hold(name, name) for name in NAMES]
     holds[0].release()
     assert [backend.holder(name) for name in NAMES] == [None, *NAMES[1:]]
 
 
-def test_a_hold_that_was_released_frees_nothing_a_second_time(backend: Backend) -> None:
+def test_releasing_a_hold_again_does_nothing(backend: Backend) -> None:
     first = backend.hold("lake", "first")
     first.release()
     backend.hold("lake", "second")
@@ -66,7 +66,9 @@ def test_releasing_after_the_backend_was_closed_does_nothing(backend: Backend) -
         backend.holder("lake")
 
 
-def test_each_beat_changes_the_number_that_others_see_and_nothing_else(backend: Backend) -> None:
+def test_each_heartbeat_changes_the_number_that_others_see_and_nothing_else(
+    backend: Backend,
+) -> None:
     hold = backend.hold("lake", "first")
     numbers = [backend.beats("lake")]
     for _ in range(5):
@@ -78,12 +80,12 @@ def test_each_beat_changes_the_number_that_others_see_and_nothing_else(backend: 
     assert backend.holder("lake") == "first"
 
 
-def test_a_beat_ends_the_silence_of_a_holder(backend: Backend) -> None:
+def test_a_heartbeat_ends_the_silence_of_a_holder(backend: Backend) -> None:
     assert backend.silent_s("lake") is None
     with backend.hold("lake", "first") as hold:
         deadline = time.monotonic() + 10
         while (before_s := backend.silent_s("lake") or 0.0) < 0.05:
-            assert time.monotonic() < deadline, "nobody is ever silent"
+            assert time.monotonic() < deadline, "the holder is never silent"
         assert hold.beat()
         after_s = backend.silent_s("lake")
     assert after_s is not None
@@ -91,14 +93,14 @@ def test_a_beat_ends_the_silence_of_a_holder(backend: Backend) -> None:
     assert backend.silent_s("lake") is None
 
 
-def test_a_beat_wakes_nobody(backend: Backend) -> None:
+def test_a_heartbeat_wakes_no_follower(backend: Backend) -> None:
     with backend.hold("lake", "first") as hold, closing(backend.follower()) as follower:
         follower.arm()
         assert hold.beat()
         assert not follower.wait(0.01)
 
 
-def test_names_beat_apart(backend: Backend) -> None:
+def test_heartbeats_of_different_names_are_independent(backend: Backend) -> None:
     one, other = backend.hold("one", "me"), backend.hold("other", "me")
     before = backend.beats("other")
     assert one.beat()
@@ -108,7 +110,7 @@ def test_names_beat_apart(backend: Backend) -> None:
     assert backend.beats("other") is None
 
 
-def test_a_name_nobody_holds_does_not_beat(backend: Backend) -> None:
+def test_a_name_without_a_holder_has_no_heartbeat(backend: Backend) -> None:
     assert backend.beats("lake") is None
     hold = backend.hold("lake", "first")
     hold.release()
@@ -116,7 +118,7 @@ def test_a_name_nobody_holds_does_not_beat(backend: Backend) -> None:
     assert not hold.beat()
 
 
-def test_a_hold_that_was_released_does_not_beat_for_the_next_holder(backend: Backend) -> None:
+def test_a_released_hold_gives_no_heartbeat_for_the_next_holder(backend: Backend) -> None:
     first = backend.hold("lake", "first")
     first.release()
     with backend.hold("lake", "second"):
@@ -125,7 +127,7 @@ def test_a_hold_that_was_released_does_not_beat_for_the_next_holder(backend: Bac
         assert backend.beats("lake") == before
 
 
-def test_nothing_beats_in_a_closed_backend(backend: Backend) -> None:
+def test_a_closed_backend_gives_no_heartbeat(backend: Backend) -> None:
     hold = backend.hold("lake", "first")
     backend.close()
     assert not hold.beat()

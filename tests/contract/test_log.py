@@ -12,7 +12,7 @@ from tailrace.errors import InvalidValue, OutOfRange, UnknownTopic
 from tailrace.log.columns import SCHEMA, encode
 from tailrace.log.record import Record
 from tailrace.message import Mode, Op, Partition
-from tests.contract.records import (
+from tests.support.records import (
     CHUNK_BYTES,
     P0,
     P1,
@@ -131,7 +131,7 @@ def test_partitions_do_not_mix(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("bytes_max", [1, 100, 1000])
-def test_bytes_max_bounds_a_chunk_but_gives_one_record_at_least(
+def test_bytes_max_bounds_a_chunk_but_returns_at_least_one_record(
     backend: Backend, bytes_max: int
 ) -> None:
     create(backend)
@@ -144,7 +144,7 @@ def test_bytes_max_bounds_a_chunk_but_gives_one_record_at_least(
     ]
 
 
-def test_reading_stops_before_the_end_asked_for(backend: Backend) -> None:
+def test_reading_stops_before_the_requested_end(backend: Backend) -> None:
     create(backend)
     for i in range(6):
         append(backend, P0, b"%d" % i, b"x")
@@ -166,7 +166,7 @@ def test_a_range_is_done_when_the_position_reaches_its_end(backend: Backend) -> 
         assert before < position <= end
 
 
-def test_reading_at_the_end_gives_nothing_and_stays_there(backend: Backend) -> None:
+def test_reading_at_the_end_returns_nothing_and_stays_there(backend: Backend) -> None:
     create(backend)
     append(backend, P0, b"a")
     end = backend.log.bounds(P0).end
@@ -258,3 +258,30 @@ def test_a_header_named_twice_in_columns_is_refused_and_writes_nothing(
     with pytest.raises(InvalidValue):
         backend.commit(Transaction(((P0, (record(b"a"),)), (P1, doubled))))
     assert (values(backend, P0), values(backend, P1)) == ([], [])
+
+
+def test_records_are_counted_between_any_offsets(backend: Backend) -> None:
+    create(backend)
+    assert backend.log.amount(P0) == (0, 0)
+    for size in (5, 3, 4):
+        append(backend, P0, *(b"%d" % number for number in range(size)))
+    offsets = [row.offset for row in read(backend, P0)]
+    whole = backend.log.amount(P0)
+    assert whole.records == 12
+    assert whole.bytes > 12
+    for first, last in ((0, 12), (2, 11), (4, 5), (5, 8)):
+        after = offsets[last - 1] + 1
+        assert backend.log.amount(P0, offsets[first], after).records == last - first
+    assert backend.log.amount(P0, offsets[3]).records == 9
+    assert backend.log.amount(P0, offsets[5], offsets[5]) == (0, 0)
+    assert backend.log.amount(P1).records == 0
+    with pytest.raises(UnknownTopic):
+        backend.log.amount(Partition("nothing", 0, 0))
+
+
+def test_a_partition_that_was_never_compacted_is_whole(backend: Backend) -> None:
+    create(backend)
+    append(backend, P0, b"a", b"b")
+    assert backend.log.whole_from(P0) == 0
+    with pytest.raises(UnknownTopic):
+        backend.log.whole_from(Partition("nothing", 0, 0))

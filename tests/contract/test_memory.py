@@ -1,4 +1,4 @@
-"""What the backend in memory promises beyond the contract."""
+"""The guarantees of the backend in memory beyond the contract."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tailrace.backend.contract import Change, Entry
 from tailrace.errors import HubClosed, WatchExpired
 from tailrace.testing import MemoryBackend
 from tailrace.testing.memory.store import REMOVALS_KEPT
-from tests.contract.records import CHUNK_BYTES, P0, append, create, read, values
+from tests.support.records import CHUNK_BYTES, P0, append, create, read, values
 
 
 def test_without_gaps_offsets_count_from_0() -> None:
@@ -54,7 +54,7 @@ def test_the_newest_removals_are_remembered_and_no_more() -> None:
     assert len(store.watch("", first)) == REMOVALS_KEPT
 
 
-def test_closing_wakes_those_who_wait() -> None:
+def test_closing_wakes_waiting_threads() -> None:
     backend = MemoryBackend()
     follower = backend.follower()
     follower.arm()

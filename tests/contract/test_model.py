@@ -32,9 +32,9 @@ from tailrace.errors import Conflict, Fenced, Sealed, UnknownTopic
 from tailrace.log.columns import encode
 from tailrace.log.record import Record, decode_records
 from tailrace.message import Partition, Range
-from tests.contract.backends import KINDS, is_durable, open_backend
-from tests.contract.records import columns, commit, read, record
-from tests.scale import count
+from tests.support.backends import KINDS, is_durable, open_backend
+from tests.support.counts import count
+from tests.support.records import columns, commit, read, record
 
 STORAGES = (StorageTopic("t", 0, 2), StorageTopic("t", 1, 1), StorageTopic("u", 0, 1))
 FENCE_NAMES = ("f", "g")
@@ -63,7 +63,7 @@ contents = st.none() | st.binary(max_size=5)
 
 
 class HubModel(RuleBasedStateMachine):
-    """A backend and what it should hold. Offsets are taken as the backend gives them."""
+    """A backend and the state it should have. Offsets are those that the backend assigns."""
 
     kind: ClassVar[str]
 
@@ -90,7 +90,7 @@ class HubModel(RuleBasedStateMachine):
     @precondition(lambda self: self.log.keys() > self.sealed)
     @rule(data=st.data(), batch=batches)
     def append(self, data: st.DataObject, batch: Records) -> None:
-        """An append that nothing refuses."""
+        """Make an append that nothing refuses."""
         partition = data.draw(st.sampled_from(sorted(self.log.keys() - self.sealed)), "partition")
         appends = ((partition, batch),)
         self._note(appends, commit(self.backend, Transaction(appends)))
@@ -110,7 +110,7 @@ class HubModel(RuleBasedStateMachine):
         fence_name: str | None,
         behind: int,
     ) -> None:
-        """Any transaction; what must refuse it is worked out first, from the model alone."""
+        """Make any transaction. The model alone decides first which error must refuse it."""
         fence = None if fence_name is None else Fence(fence_name, self._epoch(fence_name) - behind)
         refusals: set[type[Exception]] = set()
         if fence is not None and (behind or not fence.epoch):
@@ -148,7 +148,7 @@ class HubModel(RuleBasedStateMachine):
         storage: StorageTopic | None,
         what: str,
     ) -> None:
-        """Any change, with right expectations and perhaps a wrong one."""
+        """Make any change, with right expectations and perhaps a wrong one."""
         expect = {key: self._version_of(key) for key in expected}
         if wrong is not None:
             expect[wrong] = self.version + 1
@@ -257,7 +257,7 @@ class HubModel(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_any_sequence_of_calls_leaves_what_the_model_holds(kind: str) -> None:
+def test_any_sequence_of_calls_leaves_the_state_of_the_model(kind: str) -> None:
     run_state_machine_as_test(
         type("HubModel", (HubModel,), {"kind": kind}),
         settings=settings(

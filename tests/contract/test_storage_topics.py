@@ -1,4 +1,4 @@
-"""Creating, sealing and deleting storage topics, in one step with the store entries that say so."""
+"""Creating, sealing and deleting storage topics, in one step with store entries."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from tailrace.backend.contract import Backend, Change, StorageTopic, TableKey, Transaction
 from tailrace.errors import Conflict, Sealed, UnknownTopic
 from tailrace.message import Partition
-from tests.contract.records import (
+from tests.support.records import (
     CHUNK_BYTES,
     P0,
     P1,
@@ -91,7 +91,7 @@ def test_sealing_again_changes_nothing(backend: Backend) -> None:
     assert backend.log.bounds_of(TOPIC) == final
 
 
-def test_one_sealed_partition_keeps_a_whole_transaction_out(backend: Backend) -> None:
+def test_one_sealed_partition_rejects_the_whole_transaction(backend: Backend) -> None:
     create(backend)
     create(backend, NEXT)
     backend.store.commit(Change(seal=(TOPIC,)))
@@ -157,7 +157,7 @@ def test_a_deleted_storage_topic_is_unknown_and_the_others_stay(backend: Backend
     assert values(backend, NEXT_P0) == [b"b"]
 
 
-def test_who_knows_a_topic_from_before_it_was_created_anew_appends_nothing(
+def test_a_topic_created_again_refuses_appends_to_the_former_one(
     backend: Backend,
 ) -> None:
     known = backend.store.commit(Change(create=(TOPIC,)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tailrace.backend.contract import Backend, TableKey, Transaction
-from tests.contract.records import commit
+from tests.support.records import commit
 
 
 def write(backend: Backend, **tables: dict[bytes, bytes | None]) -> None:
@@ -20,13 +20,13 @@ def test_a_key_that_was_never_written_is_none(backend: Backend) -> None:
     assert backend.table.scan("t") == []
 
 
-def test_the_newest_value_is_held(backend: Backend) -> None:
+def test_the_newest_value_is_stored(backend: Backend) -> None:
     for value in (b"1", b"2", b""):
         write(backend, t={b"k": value})
         assert backend.table.get("t", b"k") == value
 
 
-def test_a_removed_key_is_gone(backend: Backend) -> None:
+def test_a_removed_key_is_none(backend: Backend) -> None:
     write(backend, t={b"a": b"1", b"b": b"2"})
     write(backend, t={b"a": None, b"never": None})
     assert backend.table.get("t", b"a") is None
@@ -63,7 +63,9 @@ def test_a_scan_begins_at_its_start_and_stops_before_its_end(
     assert [key for key, _ in backend.table.scan("t", start, end)] == expected
 
 
-def test_a_scan_gives_at_most_its_limit_and_goes_on_from_the_last_key(backend: Backend) -> None:
+def test_a_scan_returns_at_most_its_limit_and_continues_after_the_last_key(
+    backend: Backend,
+) -> None:
     write(backend, t={b"%04d" % i: b"" for i in range(1500)})
     assert len(backend.table.scan("t")) == 1000
     seen: list[bytes] = []
@@ -73,7 +75,7 @@ def test_a_scan_gives_at_most_its_limit_and_goes_on_from_the_last_key(backend: B
     assert seen == [b"%04d" % i for i in range(1500)]
 
 
-def test_a_large_value_is_held(backend: Backend) -> None:
+def test_a_large_value_is_stored(backend: Backend) -> None:
     large = bytes(range(256)) * 4096
     write(backend, t={b"k": large})
     assert backend.table.get("t", b"k") == large

@@ -7,7 +7,7 @@ import pytest
 from tailrace.backend.contract import Backend, TableKey, Transaction
 from tailrace.errors import Conflict, Error, UnknownTopic
 from tailrace.message import Partition
-from tests.contract.records import P0, P1, P2, append, columns, commit, create, records, values
+from tests.support.records import P0, P1, P2, append, columns, commit, create, records, values
 
 KEY = TableKey("progress", b"c7")
 
@@ -19,7 +19,7 @@ def test_appends_and_table_writes_of_a_transaction_are_all_there(backend: Backen
     assert backend.table.get(*KEY) == b"1"
 
 
-def test_where_each_append_landed_is_told_in_the_order_of_the_appends(backend: Backend) -> None:
+def test_the_ranges_of_appends_are_returned_in_their_order(backend: Backend) -> None:
     create(backend)
     appends = ((P2, records(b"a", b"b")), (P0, records(b"c")), (P1, columns(records(b"d"))))
     ranges = commit(backend, Transaction(appends))
@@ -51,7 +51,9 @@ def test_a_transaction_may_hold_table_writes_alone(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("position", [0, 1, 2])
-def test_one_unknown_partition_keeps_everything_out(backend: Backend, position: int) -> None:
+def test_one_unknown_partition_rejects_the_whole_transaction(
+    backend: Backend, position: int
+) -> None:
     create(backend)
     appends = [(P0, records(b"a")), (P1, records(b"b"))]
     appends.insert(position, (Partition("unknown", 0, 0), records(b"c")))
@@ -61,7 +63,7 @@ def test_one_unknown_partition_keeps_everything_out(backend: Backend, position: 
     assert backend.table.get(*KEY) is None
 
 
-def test_a_key_that_must_be_absent_keeps_everything_out_and_its_value_is_told(
+def test_a_key_that_must_be_absent_rejects_the_transaction_and_its_value_is_returned(
     backend: Backend,
 ) -> None:
     create(backend)

@@ -1,4 +1,4 @@
-"""What changed since a version."""
+"""The changes of store entries since a version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def put(backend: Backend, **writes: bytes | None) -> int:
     return backend.store.commit(Change(writes=writes))
 
 
-def test_a_watch_gives_what_was_written_after_a_version_oldest_first(backend: Backend) -> None:
+def test_a_watch_returns_entries_written_after_a_version_oldest_first(backend: Backend) -> None:
     first = put(backend, z=b"1")
     second = put(backend, b=b"2", a=b"2")
     third = put(backend, c=b"3")
@@ -43,7 +43,7 @@ def test_a_watch_shows_removals(backend: Backend) -> None:
     assert backend.store.watch("", removed) == []
 
 
-def test_removing_what_does_not_exist_is_no_removal(backend: Backend) -> None:
+def test_removing_a_missing_entry_is_no_removal(backend: Backend) -> None:
     put(backend, a=b"1")
     removed = put(backend, a=None, never=None)
     again = put(backend, a=None, never=None)

@@ -1,10 +1,12 @@
-"""What README and docs show is run as it stands: a page that lies fails here.
+"""The examples of README and docs are run as they stand.
 
 Blocks fenced as `python` and `console` run, in order, page by page, in an empty directory. The
 Python blocks of a page share one namespace; of a `console` block the commands run that call
-`tailrace` or prepare its files, and each must exit with 0. A `toml` block that begins with a
-comment of a file's name, `# shop.toml`, is that file from there on. What is not meant to run is
-fenced as `text`.
+`tailrace` or prepare its files, and each must exit with 0. On some pages the output that is shown
+under a command is compared too: only numbers, users and the directory may differ, and no number of
+a name or position, `c7` or `orders/0.3@0`. A `toml` block that begins with a comment of a file's
+name, `# shop.toml`, is that file from there on. Blocks that are not meant to run are fenced as
+`text`.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -26,8 +29,26 @@ FENCE = re.compile(r"^```(python|console|toml)\n(.*?)^```$", re.MULTILINE | re.D
 COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)$", re.MULTILINE)
 RUNS = re.compile(r"(?:^|\| *)tailrace\b|^(?:mkdir|printf|sed) ")
 FILE_NAME = re.compile(r"# (\w+\.toml)\n")
+DIRECTORY = "/srv/shop"
+"""The directory in which pages run their examples, as they show it."""
+USER = re.compile(r"\S+@\S+(?= \()")
+NUMBER = re.compile(r"(?<![\w.@/])\d[\d.,:-]*(?: kB| bytes?)?")
+EXACT_OUTPUT = ("README.md", "five-minutes.md")
+"""The pages whose shown outputs are compared."""
 COMMAND_SECONDS_MAX = 200
+PUBLIC = {
+    "tailrace",
+    "tailrace.aio",
+    "tailrace.functions",
+    "tailrace.readers",
+    "tailrace.spark",
+    "tailrace.testing",
+    "tailrace.writers",
+}
 ON_SPARK = ("five-minutes.md",)
+OPTIONAL = ("pydantic",)
+"""Modules that examples use and Tailrace does not need. Such an example is the last of its page:
+without the module the test is skipped there, after all other examples of the page have run."""
 
 
 class Block(NamedTuple):
@@ -50,7 +71,36 @@ def commands_of(block: Block) -> list[str]:
     return [command for command in commands if RUNS.search(command)]
 
 
+def shown_output(block: Block, command: str) -> str:
+    """Return the output that the block shows under a command; empty if it shows none."""
+    _, _, after = block.text.partition(f"$ {command}\n")
+    return re.split(r"^\$ ", after, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def comparable(output: str, directory: str) -> list[str]:
+    """Return the lines of an output without what differs from run to run."""
+    output = NUMBER.sub("0", USER.sub("USER", output.replace(directory, DIRECTORY)))
+    return [" ".join(line.split()) for line in output.splitlines()]
+
+
+def assert_printed(shown: str, printed: str, where: str) -> None:
+    """Fail unless a page shows what a command printed. `…` at the end of a line stands for more."""
+    expected, found = comparable(shown, DIRECTORY), comparable(printed, str(Path.cwd()))
+    for number, line in enumerate(expected):
+        if line.endswith("…") and number < len(found) and found[number].startswith(line[:-1]):
+            found[number] = line
+    assert expected == found, f"{where}\n{printed}"
+
+
+def missing_modules(block: Block) -> list[str]:
+    """Return the optional modules that the block imports and that are not installed."""
+    missing = [name for name in OPTIONAL if find_spec(name) is None]
+    return [name for name in missing if re.search(rf"^(?:from|import) {name}\b", block.text, re.M)]
+
+
 def run_python(block: Block, page: Path, namespace: ModuleType) -> None:
+    if missing := missing_modules(block):
+        pytest.skip(f"{page.name}: not installed: {', '.join(missing)}; make install installs it")
     # Empty lines in front make a traceback point at the page's own line.
     code = compile("\n" * (block.line - 1) + block.text, str(page), "exec")
     exec(code, namespace.__dict__)
@@ -69,6 +119,9 @@ def run_console(block: Block, page: Path, path: str) -> None:
             check=False,
         )
         assert done.returncode == 0, f"{page.name}: $ {command}\n{done.stdout}"
+        shown = shown_output(block, command)
+        if shown and page.name in EXACT_OUTPUT:
+            assert_printed(shown, done.stdout, f"{page.name}: $ {command}")
 
 
 def write_file(block: Block, directory: Path) -> None:
@@ -78,7 +131,7 @@ def write_file(block: Block, directory: Path) -> None:
 
 @pytest.fixture
 def path_with_tailrace(tmp_path: Path) -> str:
-    """A PATH whose `tailrace` is the one under test."""
+    """A PATH with the `tailrace` under test."""
     script = tmp_path / "bin" / "tailrace"
     script.parent.mkdir()
     script.write_text(
@@ -113,7 +166,7 @@ def test_every_example_of_the_page_runs(
             run_console(block, page, path_with_tailrace)
 
 
-def test_only_tailrace_commands_of_a_console_block_and_what_they_need_run() -> None:
+def test_only_tailrace_commands_of_a_console_block_and_their_setup_run() -> None:
     page = "a\n```console\n$ make demo\n$ echo x \\\n  | tailrace push o\ntailrace out\n```\n"
     (block,) = blocks_of(page)
     assert block.line == 3
@@ -126,3 +179,40 @@ def test_only_a_toml_block_that_begins_with_a_name_is_a_file(tmp_path: Path) -> 
     write_file(Block("toml", "# shop.toml\n[pipeline]\n", 1), tmp_path)
     write_file(Block("toml", "# Half a file.\n[reader]\n", 1), tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["shop.toml"]
+
+
+def test_numbers_users_and_the_directory_of_an_output_may_differ() -> None:
+    shown = "writer lake  /srv/shop/out/\n2026-11-16 03:10Z  ann@build-7 (4121)  1 row of 2…\n"
+    printed = (
+        f"writer lake {Path.cwd()}/out/\n2027-01-02 11:59Z eve@host (7) 5 row of 300 records\n"
+    )
+    assert_printed(shown, printed, "a page")
+    with pytest.raises(AssertionError, match="a page"):
+        assert_printed(shown, printed.replace("lake", "crm"), "a page")
+
+
+@pytest.mark.parametrize(
+    "printed", ["orders/0.2@0 c7 9.5", "orders/0.3@1 c7 9.5", "orders/0.3@0 c8 9"]
+)
+def test_the_numbers_of_names_and_positions_must_not_differ(printed: str) -> None:
+    shown = "orders/0.3@0 c7 9.5"
+    assert_printed(shown, "orders/0.3@0 c7 12", "a page")
+    with pytest.raises(AssertionError, match="a page"):
+        assert_printed(shown, printed, "a page")
+
+
+def test_the_output_of_a_command_ends_with_the_next_command() -> None:
+    block = Block("console", "$ tailrace a\none\ntwo\n$ tailrace b\n$ tailrace c\nthree\n", 1)
+    shown = [shown_output(block, f"tailrace {name}") for name in "abc"]
+    assert shown == ["one\ntwo\n", "", "three\n"]
+
+
+def test_examples_import_from_public_packages_alone() -> None:
+    imported = {
+        module
+        for page in PAGES
+        for block in blocks_of(page.read_text())
+        if block.language == "python"
+        for module in re.findall(r"^(?:from|import) (tailrace[\w.]*)", block.text, re.MULTILINE)
+    }
+    assert imported <= PUBLIC

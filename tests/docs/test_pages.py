@@ -1,31 +1,43 @@
-"""What pages say of the code is so: settings, tests, bytes and tables."""
+"""The pages agree with the code: settings, tests, bytes and tables."""
 
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from pathlib import Path
+
+import pytest
+from msgspec import Struct
 
 from tailrace.backend.embedded import database, layout, opening
 from tailrace.duration import format_duration
 from tailrace.log.index import ENTRY, MAGIC
 from tailrace.log.record import Record, encode_records
-from tailrace.operations import pipeline_file
+from tailrace.pipeline.definition.options import PluginOption, options_of
+from tailrace.pipeline.definition.settings import PipelineSettings, WriterSettings
 from tailrace.settings import describe
+from tailrace.size import format_size
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+ABOUT_CODE = [DOCS / "architecture.md", DOCS / "groups-protocol.md", *DOCS.glob("design/*.md")]
+"""The pages that name modules, classes and functions."""
+MODULE = re.compile(r"`([a-z_]+(?:/[a-z_]+)*\.py)`")
+NAME_IN_MODULE = re.compile(r"`([A-Za-z_.]+)`\s+(?:in\s+|\()`([a-z_/]+\.py)`")
+TEST_IN_FILE = re.compile(r"\]\(\.\./(tests/\S+\.py)\) `(test_\w+)`")
 HELD_BY = re.compile(r"^\| \[\w+\]\((\.\./tests/\S+\.py)\) \| (.+) \|$", re.MULTILINE)
 TABLE = re.compile(r"CREATE TABLE (\w+)\((.*?)\)(?: WITHOUT ROWID)?;", re.DOTALL)
 CONSTRAINT = re.compile(r"(?:UNIQUE|PRIMARY KEY)\(.*?\)")
 
 
 def section(page: str, heading: str) -> str:
-    """What stands under a heading, up to the next of the same rank."""
+    """Return the text under a heading, up to the next heading of the same rank."""
     _, _, rest = page.partition(f"\n## {heading}\n")
     assert rest, heading
     return rest.partition("\n## ")[0]
 
 
-def test_every_setting_is_documented_as_it_is() -> None:
+def test_every_setting_is_documented() -> None:
     page = (DOCS / "configuration.md").read_text()
     documented = [line for line in page.splitlines() if line.startswith("| `hub.")]
     assert documented == [
@@ -34,19 +46,34 @@ def test_every_setting_is_documented_as_it_is() -> None:
     ]
 
 
-def test_every_key_of_a_pipelines_file_is_documented_with_its_default() -> None:
+@pytest.mark.parametrize(
+    ("declared", "heading"),
+    [(PipelineSettings, "[pipeline]"), (WriterSettings, "[writer.NAME]")],
+    ids=["pipeline", "writer"],
+)
+def test_every_setting_of_a_pipeline_is_documented_as_it_is(
+    declared: type[Struct], heading: str
+) -> None:
     page = section((DOCS / "pipelines.md").read_text(), "A definition")
-    shown = dict(re.findall(r"^\| `(\w+)`.*? \| (.*?) \|", page, re.MULTILINE))
-    plain = {name: default.strip("`").replace(",", "") for name, default in shown.items()}
-    keys = (*pipeline_file.PIPELINE_KEYS, *pipeline_file.WRITER_KEYS)
-    assert plain.keys() == {"name", "type", *(key.name for key in keys)}
-    for key in pipeline_file.PIPELINE_KEYS:
-        value = key.value if isinstance(key.value, int | str) else format_duration(key.value)
-        if key.name != "engine":
-            assert plain[key.name] == str(value), key.name
+    _, _, rest = page.partition(f"| key of `{heading}` | default | meaning |\n|---|---|---|\n")
+    table = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", rest.partition("\n\n")[0]).replace("`", "")
+    shown = [tuple(line.strip("| ").split(" | ")) for line in table.splitlines()[1:]]
+    assert shown == [
+        (option.name, default_of(option), option.meaning) for option in options_of(declared)
+    ]
 
 
-def test_every_test_that_holds_a_guarantee_exists() -> None:
+def default_of(option: PluginOption) -> str:
+    """Return the default of a setting as a page shows it."""
+    value = option.default
+    if option.is_size:
+        return format_size(value)
+    if isinstance(value, timedelta):
+        return format_duration(value)
+    return option.unset or (f"{value:,}" if isinstance(value, int) else str(value))
+
+
+def test_every_test_that_checks_a_guarantee_exists() -> None:
     page = (DOCS / "guarantees.md").read_text()
     rows = HELD_BY.findall(page)
     assert len(rows) == page.count("](../tests/")
@@ -59,14 +86,45 @@ def test_every_test_that_holds_a_guarantee_exists() -> None:
     assert missing == []
 
 
-def test_every_guarantee_is_held_by_some_test() -> None:
+def module_named(path: str) -> Path:
+    """Return the file of a module that a page names by its path in the package or repository."""
+    inside = ROOT / "src" / "tailrace" / path
+    return inside if inside.exists() else ROOT / path
+
+
+def test_every_module_that_a_page_names_exists() -> None:
+    named = {path for page in ABOUT_CODE for path in MODULE.findall(page.read_text())}
+    assert len(named) > 40
+    assert [path for path in sorted(named) if not module_named(path).exists()] == []
+
+
+def test_every_name_is_in_the_module_in_which_a_page_places_it() -> None:
+    named = {found for page in ABOUT_CODE for found in NAME_IN_MODULE.findall(page.read_text())}
+    assert len(named) > 20
+    missing = [
+        f"{name} in {path}"
+        for name, path in sorted(named)
+        for part in name.split(".")
+        if not re.search(rf"\b{part}\b", module_named(path).read_text())
+    ]
+    assert missing == []
+
+
+def test_every_test_that_checks_a_safeguard_exists() -> None:
+    named = TEST_IN_FILE.findall((DOCS / "architecture.md").read_text())
+    assert len(named) > 8
+    missing = [name for path, name in named if f"def {name}(" not in (ROOT / path).read_text()]
+    assert missing == []
+
+
+def test_every_guarantee_is_checked_by_a_test() -> None:
     page = (DOCS / "guarantees.md").read_text()
-    guarantees = re.findall(r"^## (\d\. .+)$", page, re.MULTILINE)
-    assert len(guarantees) == 8
+    guarantees = re.findall(r"^## (\d+\. .+)$", page, re.MULTILINE)
+    assert len(guarantees) == 11
     assert [name for name in guarantees if not HELD_BY.search(section(page, name))] == []
 
 
-def test_the_published_bytes_are_what_is_written() -> None:
+def test_the_published_bytes_are_the_written_bytes() -> None:
     page = section((DOCS / "format.md").read_text(), "Records")
     encoded = encode_records([Record(0, 1495000000, 0, 0, b"A", None, b"{}")])
     written = bytes(encoded.stamp(0)).hex()

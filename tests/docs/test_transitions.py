@@ -1,4 +1,4 @@
-"""The tables of states in the docs are those that the code goes by."""
+"""The state tables in the docs are those of the code."""
 
 from __future__ import annotations
 

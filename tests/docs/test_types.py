@@ -1,4 +1,4 @@
-"""What README and docs show type-checks as a user's own code would, by `mypy --strict`."""
+"""The examples of README and docs pass `mypy --strict` as a user's code."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from pathlib import Path
 
 from mypy import api
 
-from tests.docs.test_examples import PAGES, ROOT, blocks_of
+from tests.docs.test_examples import PAGES, ROOT, blocks_of, missing_modules
 
 
 def module_of(page: Path) -> str:
-    """The Python blocks of a page as one module, each on the lines it has there."""
+    """Return the Python blocks of a page as one module, each on its own lines."""
     lines: list[str] = []
     for block in blocks_of(page.read_text()):
-        if block.language == "python":
+        if block.language == "python" and not missing_modules(block):
             lines += [""] * (block.line - 1 - len(lines)) + block.text.splitlines()
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""`python -m tests.docs.transitions`: write the tables of states into the docs, from the code."""
+"""`python -m tests.docs.transitions`: write the state tables of the code into the docs."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-from tailrace.group.states import ASSIGNMENT, BORROWER, STREAM
+from tailrace.group.protocol.states import ASSIGNMENT, BORROWED_UNIT, BORROWER
 from tailrace.machine import Transitions
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "groups-protocol.md"
-TABLES: Final[tuple[Transitions[Any], ...]] = (BORROWER, STREAM, ASSIGNMENT)
+TABLES: Final[tuple[Transitions[Any], ...]] = (BORROWER, BORROWED_UNIT, ASSIGNMENT)
 
 
 def with_tables(page: str) -> str:
-    """The page with the table under each heading as the code has it."""
+    """Return the page with the table of the code under each heading."""
     for table in TABLES:
         heading = f"### {table.subject[0].upper()}{table.subject[1:]}\n\n"
         assert heading in page, f"no heading {heading.strip()!r} in {PAGE.name}"

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import tailrace
-from tests.waiting import until
+from tests.support.waiting import until
 
 TAILRACE = [sys.executable, "-m", "tailrace"]
 SECONDS_MAX = 60
@@ -24,7 +24,7 @@ SECONDS_MAX = 60
 
 @pytest.fixture(autouse=True)
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every command of a test works on this hub."""
+    """Let every command of a test use this hub."""
     directory = tmp_path / "hub"
     monkeypatch.setenv("TAILRACE_HUB", str(directory))
     monkeypatch.setenv("PYTHONUNBUFFERED", "1")
@@ -64,7 +64,7 @@ def expected(end: int) -> dict[str, list[int]]:
     return {f"c{key}": list(range(key, end, 97)) for key in range(97)}
 
 
-def test_what_is_piped_in_comes_out_in_order_per_key_over_scalings() -> None:
+def test_piped_messages_come_out_in_order_per_key_over_scalings() -> None:
     run("topic", "create", "orders", "--partitions", "4")
     for first, partitions in ((0, 12), (4_000, 8), (8_000, 12)):
         run("push", "orders", "-K:", stdin=lines(first, min(first + 4_000, 10_000)))
@@ -73,7 +73,7 @@ def test_what_is_piped_in_comes_out_in_order_per_key_over_scalings() -> None:
     assert per_key(out) == expected(10_000)
 
 
-def test_a_tail_that_follows_sees_pushes_and_scalings_as_they_come() -> None:
+def test_a_following_tail_prints_pushes_and_scalings_as_they_happen() -> None:
     run("topic", "create", "orders", "--partitions", "4")
     tail = start(
         "tail", "orders", "--from", "earliest", "-n", "3000", "-f", "%k %v", stdout=subprocess.PIPE
@@ -89,7 +89,7 @@ def test_a_tail_that_follows_sees_pushes_and_scalings_as_they_come() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_push_that_is_stopped_stores_what_it_has_read(number: signal.Signals) -> None:
+def test_a_push_that_is_stopped_stores_the_lines_it_has_read(number: signal.Signals) -> None:
     run("topic", "create", "orders")
     tail = start("tail", "orders", "--from", "earliest", "-n", "3", stdout=subprocess.PIPE)
     push = start("push", "orders", stdin=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -103,7 +103,7 @@ def test_a_push_that_is_stopped_stores_what_it_has_read(number: signal.Signals) 
     assert b"stored 3 messages" in error
 
 
-def test_ctrl_c_is_how_a_tail_that_follows_ends() -> None:
+def test_ctrl_c_ends_a_following_tail_with_status_0() -> None:
     run("topic", "create", "orders")
     run("push", "orders", "1")
     tail = start("tail", "orders", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -114,7 +114,7 @@ def test_ctrl_c_is_how_a_tail_that_follows_ends() -> None:
     assert (tail.returncode, error) == (0, b"")
 
 
-def test_ctrl_c_before_a_group_is_through_is_told_from_its_end(hub: Path) -> None:
+def test_ctrl_c_before_the_end_of_a_group_has_its_own_status(hub: Path) -> None:
     run("topic", "create", "orders", "--partitions", "1")
     run("push", "orders", "1")
     with tailrace.open(hub) as opened, opened.tail("orders", group="printing") as other:
@@ -126,7 +126,7 @@ def test_ctrl_c_before_a_group_is_through_is_told_from_its_end(hub: Path) -> Non
     assert tail.returncode == 3
 
 
-def test_watching_looks_again_until_ctrl_c() -> None:
+def test_watching_refreshes_until_ctrl_c() -> None:
     run("topic", "create", "orders")
     watch = start("status", "--watch", "-o", "json", stdout=subprocess.PIPE)
     assert watch.stdout is not None
@@ -140,7 +140,7 @@ def test_watching_looks_again_until_ctrl_c() -> None:
 
 
 @pytest.mark.parametrize("end", [("--exit",), ()], ids=["with an end", "following"])
-def test_a_reader_that_has_had_enough_is_no_error(end: tuple[str, ...]) -> None:
+def test_a_closed_pipe_is_no_error(end: tuple[str, ...]) -> None:
     run("topic", "create", "orders")
     run("push", "orders", stdin="".join(f"{number}\n" for number in range(20_000)))
     tail = start(
@@ -153,7 +153,7 @@ def test_a_reader_that_has_had_enough_is_no_error(end: tuple[str, ...]) -> None:
     assert (tail.returncode, error) == (0, b"")
 
 
-def test_a_group_is_left_when_the_reader_goes_while_it_waits() -> None:
+def test_a_waiting_tail_leaves_its_group_when_the_pipe_is_closed() -> None:
     run("topic", "create", "orders", "--partitions", "1")
     run("push", "orders", stdin="1\n2\n3\n")
     tail = start(
@@ -165,10 +165,10 @@ def test_a_group_is_left_when_the_reader_goes_while_it_waits() -> None:
     _, error = tail.communicate(timeout=SECONDS_MAX)
     assert (tail.returncode, error) == (0, b"")
     group = json.loads(run("group", "show", "billing", "-o", "json").stdout)
-    assert (group["consumers"], group["streams"][0]["mark"]) == ([], 3)
+    assert (group["consumers"], group["partitions"][0]["mark"]) == ([], 3)
 
 
-def test_what_no_reader_took_is_not_acknowledged() -> None:
+def test_messages_that_were_not_printed_are_not_acknowledged() -> None:
     run("topic", "create", "orders", "--partitions", "1", "--type", "text")
     run("push", "orders", stdin="".join(f"{number:04095}\n" for number in range(50)))
     ours, theirs = os.pipe()
@@ -181,7 +181,7 @@ def test_what_no_reader_took_is_not_acknowledged() -> None:
     assert (tail.returncode, error) == (0, b"")
     group = json.loads(run("group", "show", "billing", "-o", "json").stdout)
     assert group["consumers"] == []
-    assert group["streams"][0]["mark"] <= 1 + held
+    assert group["partitions"][0]["mark"] <= 1 + held
 
 
 @pytest.mark.parametrize(
@@ -203,8 +203,8 @@ def test_on_a_terminal_a_change_shows_its_plan_and_asks(
     assert scale.wait(SECONDS_MAX) == status
     os.close(ours)
     assert b"4 -> 12 partitions" in printed
-    (topic,) = json.loads(run("topic", "list", "-o", "json").stdout)
-    assert topic["partitions"] == partitions
+    listed = {each["name"]: each for each in json.loads(run("topic", "list", "-o", "json").stdout)}
+    assert listed["orders"]["partitions"] == partitions
 
 
 def test_errors_have_their_statuses(hub: Path) -> None:

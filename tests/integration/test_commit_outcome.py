@@ -1,4 +1,4 @@
-"""A COMMIT that raises is not "as it was": what callers hear is what is stored."""
+"""A COMMIT that raises: callers get the outcome that is stored."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 from tailrace.backend.contract import Change, TableKey, Transaction
 from tailrace.backend.embedded import EmbeddedBackend
 from tailrace.errors import BackendUnavailable, HubClosed, OutcomeUnknown
-from tests.contract.records import P0, P1, append, create, records, values
+from tests.support.records import P0, P1, append, create, records, values
 
 pytestmark = pytest.mark.part("log")
 
 
 class _Connection:
-    """SQLite's connection, whose next COMMITs fail: `before` they are done or `after`."""
+    """A connection of SQLite whose next COMMITs fail, `before` or `after` they are applied."""
 
     def __init__(self, connection: apsw.Connection, failures: list[tuple[str, apsw.Error]]) -> None:
         self._connection = connection
@@ -56,7 +56,7 @@ def _fail(backend: EmbeddedBackend, *failures: tuple[str, apsw.Error]) -> None:
     database._writer = _Connection(database.writer, list(failures))  # type: ignore[assignment]
 
 
-def test_a_commit_that_failed_is_told_and_leaves_nothing(backend: EmbeddedBackend) -> None:
+def test_a_failed_commit_raises_and_leaves_nothing(backend: EmbeddedBackend) -> None:
     _fail(backend, ("before", _io_error()))
     with pytest.raises(BackendUnavailable, match="nothing was written"):
         append(backend, P0, b"refused")
@@ -65,14 +65,14 @@ def test_a_commit_that_failed_is_told_and_leaves_nothing(backend: EmbeddedBacken
     assert values(backend, P0) == [b"before", b"next"]
 
 
-def test_a_commit_that_raised_but_was_done_is_success(backend: EmbeddedBackend) -> None:
+def test_a_commit_that_raised_but_was_stored_succeeds(backend: EmbeddedBackend) -> None:
     _fail(backend, ("after", _io_error()))
     landed = append(backend, P0, b"stored")
     assert (landed.start, landed.end) == (1, 2)
     assert values(backend, P0) == [b"before", b"stored"]
 
 
-def test_an_outcome_that_nobody_can_tell_is_called_unknown(backend: EmbeddedBackend) -> None:
+def test_an_outcome_that_cannot_be_determined_is_unknown(backend: EmbeddedBackend) -> None:
     _fail(backend, ("before", _io_error()), ("before", _io_error()))
     with pytest.raises(OutcomeUnknown, match="may or may not be stored"):
         append(backend, P0, b"unknown")

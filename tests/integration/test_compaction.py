@@ -1,4 +1,4 @@
-"""Compaction of partitions: what must stay stays, wherever it is interrupted and whoever looks."""
+"""Compaction of partitions: the records to keep stay, wherever a compaction is interrupted."""
 
 from __future__ import annotations
 
@@ -12,51 +12,50 @@ from pathlib import Path
 
 import pytest
 
+from tailrace.backend.capabilities import Compacted
 from tailrace.backend.contract import Change, Transaction
 from tailrace.backend.embedded import EmbeddedBackend, compaction, folding, writer
-from tailrace.backend.embedded.extents import read_extent
 from tailrace.errors import Busy, CorruptBatch, DiskFull, HubClosed, UnknownTopic
 from tailrace.log.disk import Buffer, Disk
 from tailrace.topic.consumers import low_mark, register
 from tailrace.topic.ledger import Progress
-from tests.contract.records import P0, TOPIC, columns, create, read, record
-from tests.integration.children import Child, Report
-from tests.integration.founding import (
+from tests.integration.compaction_example import (
     AFTER,
     BEFORE,
     check_whole,
-    make_founding,
+    make_example,
     offsets,
     open_hub,
     push,
 )
-from tests.integration.processes import StopAt, await_stop, continued_after
-from tests.scale import count
+from tests.support.counts import count
+from tests.support.processes import Child, Report, StopAt, await_stop, continued_after
+from tests.support.records import P0, TOPIC, columns, create, read, record
 
 pytestmark = pytest.mark.part("pipelines")
 
 
 @pytest.mark.parametrize("sync", ["batch", "none"])
-def test_of_the_founding_example_14_15_and_16_survive(sync: str, tmp_path: Path) -> None:
-    make_founding(tmp_path, sync)
+def test_records_14_15_and_16_of_the_example_log_survive(sync: str, tmp_path: Path) -> None:
+    make_example(tmp_path, sync)
     with closing(open_hub(tmp_path)) as backend:
         before = {found.offset: found for found in read(backend, P0)}
         done = backend.compact(P0, lambda: 17)
-        assert done == compaction.Compacted(1, 1, 17, 3, 17 * 31, 3 * 31)
+        assert done == Compacted(1, 1, 17, 3, 17 * 31, 3 * 31)
         assert offsets(backend) == [14, 15, 16, *range(17, 28)]
         assert {found.offset: found for found in read(backend, P0)}.items() <= before.items()
         assert backend.log.bounds(P0)[:2] == (0, 28)
-        assert backend.log.compacted_below(P0) == 17
+        assert backend.log.whole_from(P0) == 17
         check_whole(backend)
-        assert backend.compact(P0, lambda: 28) == compaction.Compacted(1, 0, 3, 3, 3 * 31, 3 * 31)
+        assert backend.compact(P0, lambda: 28) == Compacted(1, 0, 3, 3, 3 * 31, 3 * 31)
         push(backend, "Z")
     with closing(open_hub(tmp_path)) as backend:
         assert offsets(backend) == [14, 15, 16, *range(17, 29)]
         check_whole(backend)
 
 
-def test_what_a_consumer_needs_before_the_commit_is_not_dropped(tmp_path: Path) -> None:
-    make_founding(tmp_path)
+def test_records_that_a_consumer_needs_before_the_commit_are_not_dropped(tmp_path: Path) -> None:
+    make_example(tmp_path)
 
     def come_late(point: str) -> None:
         if point == "compaction-synced":
@@ -73,8 +72,8 @@ def test_what_a_consumer_needs_before_the_commit_is_not_dropped(tmp_path: Path) 
         check_whole(backend)
 
 
-def test_the_commit_behind_which_files_go_is_synced_whatever_the_policy(tmp_path: Path) -> None:
-    make_founding(tmp_path)
+def test_the_commit_before_files_are_deleted_is_synced_under_every_policy(tmp_path: Path) -> None:
+    make_example(tmp_path)
     synchronous: list[object] = []
 
     def below() -> int:
@@ -92,7 +91,7 @@ def test_the_commit_behind_which_files_go_is_synced_whatever_the_policy(tmp_path
 def test_only_full_segments_wholly_below_are_compacted(
     below: int, survivors: int, tmp_path: Path
 ) -> None:
-    make_founding(tmp_path)
+    make_example(tmp_path)
     with closing(open_hub(tmp_path)) as backend:
         assert backend.compact(P0, lambda: below).records_after in (0, survivors)
         assert offsets(backend) == BEFORE[17 - survivors :]
@@ -119,7 +118,7 @@ def test_a_segment_with_nothing_to_drop_is_left_alone(tmp_path: Path) -> None:
         assert backend.compact(P0, lambda: 17).rewritten == 0
         assert backend.log.segments(P0)[0] == closed
         assert closed.log_path.stat().st_ino == inode
-        assert backend.log.compacted_below(P0) == 0
+        assert backend.log.whole_from(P0) == 0
 
 
 def test_folded_batches_and_thousands_of_runs_are_compacted(
@@ -155,7 +154,7 @@ def test_folded_batches_and_thousands_of_runs_are_compacted(
 
 
 def test_extents_follow_a_compaction(tmp_path: Path) -> None:
-    make_founding(tmp_path)
+    make_example(tmp_path)
     with closing(open_hub(tmp_path)) as backend:
         stale = backend.log.extents(P0, 0, 17)
         backend.compact(P0, lambda: 17)
@@ -163,12 +162,12 @@ def test_extents_follow_a_compaction(tmp_path: Path) -> None:
         found = [
             offset
             for extent in extents
-            for batch in read_extent(extent, 0, 20)
+            for batch in extent.read(0, 20)
             for offset in batch["offset"].to_pylist()
         ]
         assert found == [14, 15, 16, 17, 18, 19]
-        with pytest.raises(CorruptBatch, match="the file is gone"):
-            list(read_extent(stale[0], 0, 17))
+        with pytest.raises(CorruptBatch, match="the file is missing"):
+            list(stale[0].read(0, 17))
 
 
 def test_an_unknown_partition_is_refused(tmp_path: Path) -> None:
@@ -184,10 +183,10 @@ def _compact_and_stop(report: Report, directory: Path, point: str) -> None:
 
 
 @pytest.mark.parametrize("point", ["compaction-written", "compaction-synced"])
-def test_others_open_append_and_read_while_a_compaction_is_under_way(
+def test_other_processes_open_append_and_read_during_a_compaction(
     point: str, tmp_path: Path
 ) -> None:
-    make_founding(tmp_path)
+    make_example(tmp_path)
     child = Child(_compact_and_stop, tmp_path, point)
     with continued_after(await_stop(child)), closing(open_hub(tmp_path)) as backend:
         push(backend, "Z")
@@ -200,10 +199,10 @@ def test_others_open_append_and_read_while_a_compaction_is_under_way(
         check_whole(backend)
 
 
-def test_a_reader_that_has_the_old_files_open_reads_on_and_sees_the_new_ones(
+def test_a_reader_with_open_old_files_continues_and_sees_the_new_ones(
     tmp_path: Path,
 ) -> None:
-    make_founding(tmp_path)
+    make_example(tmp_path)
     with closing(open_hub(tmp_path)) as reader, closing(open_hub(tmp_path)) as backend:
         first = reader.log.read(P0, 0, 100)
         found = list(reader.log.entries(P0))
@@ -219,7 +218,7 @@ def test_a_reader_that_has_the_old_files_open_reads_on_and_sees_the_new_ones(
 
 
 def _read_again_and_again(report: Report, directory: Path) -> None:
-    """Child: what is read is always of one generation, and never in part."""
+    """Child: check that each read returns one whole generation."""
     with closing(open_hub(directory)) as backend:
         report("started")
         while True:
@@ -231,10 +230,10 @@ def _read_again_and_again(report: Report, directory: Path) -> None:
                 return
 
 
-def test_readers_of_other_processes_see_all_before_or_all_after(tmp_path: Path) -> None:
+def test_readers_of_other_processes_see_the_state_before_or_after(tmp_path: Path) -> None:
     for number in range(count("compactions_read", test=5, soak=100)):
         directory = tmp_path / str(number)
-        make_founding(directory)
+        make_example(directory)
         readers = [Child(_read_again_and_again, directory) for _ in range(2)]
         assert [child.next_report() for child in readers] == ["started"] * 2
         with closing(open_hub(directory)) as backend:
@@ -242,8 +241,8 @@ def test_readers_of_other_processes_see_all_before_or_all_after(tmp_path: Path) 
         assert [child.next_report() for child in readers] == ["seen"] * 2
 
 
-def test_threads_that_compact_at_once_do_it_once(tmp_path: Path) -> None:
-    make_founding(tmp_path)
+def test_concurrent_compactions_in_threads_compact_once(tmp_path: Path) -> None:
+    make_example(tmp_path)
     outcomes: list[object] = []
 
     def compact(backend: EmbeddedBackend) -> None:
@@ -264,7 +263,7 @@ def test_threads_that_compact_at_once_do_it_once(tmp_path: Path) -> None:
 
 
 def test_a_topic_deleted_meanwhile_stays_deleted(tmp_path: Path) -> None:
-    make_founding(tmp_path)
+    make_example(tmp_path)
 
     def delete(reached: str) -> None:
         if reached == "compaction-synced":
@@ -280,7 +279,7 @@ def test_a_topic_deleted_meanwhile_stays_deleted(tmp_path: Path) -> None:
 
 
 def test_damaged_records_are_named_and_never_dropped(tmp_path: Path) -> None:
-    make_founding(tmp_path)
+    make_example(tmp_path)
     with closing(open_hub(tmp_path)) as backend:
         path = backend.log.segments(P0)[0].log_path
         data = bytearray(path.read_bytes())
@@ -290,7 +289,7 @@ def test_damaged_records_are_named_and_never_dropped(tmp_path: Path) -> None:
             backend.compact(P0, lambda: 17)
         assert caught.value.first == 5
         assert path.read_bytes() == data
-        assert backend.log.compacted_below(P0) == 0
+        assert backend.log.whole_from(P0) == 0
         data[5 * 31 + 30] ^= 1
         path.write_bytes(data)
         assert backend.compact(P0, lambda: 17).rewritten == 1
@@ -320,7 +319,7 @@ class _FailingDisk(Disk):
 
 @pytest.fixture
 def failing(tmp_path: Path) -> Iterator[tuple[EmbeddedBackend, _FailingDisk]]:
-    make_founding(tmp_path)
+    make_example(tmp_path)
     disk = _FailingDisk()
     with closing(open_hub(tmp_path, disk=disk)) as backend:
         yield backend, disk
@@ -341,7 +340,7 @@ def test_a_full_disk_in_the_middle_leaves_all_as_it_was(
     assert offsets(backend) == AFTER
 
 
-def test_a_failed_sync_leaves_all_as_it_was_and_ends_this_process_s_writing(
+def test_a_failed_sync_leaves_all_as_it_was_and_stops_writes_of_this_process(
     failing: tuple[EmbeddedBackend, _FailingDisk], tmp_path: Path
 ) -> None:
     backend, disk = failing

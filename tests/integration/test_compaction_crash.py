@@ -1,4 +1,4 @@
-"""Compactions killed at every step: the partition is as before or as after, and stays so."""
+"""Compactions killed at every step: the partition is as before or as after."""
 
 from __future__ import annotations
 
@@ -13,24 +13,23 @@ from pathlib import Path
 import pytest
 
 from tailrace.backend.contract import Transaction
-from tailrace.backend.embedded import EmbeddedBackend, strays
+from tailrace.backend.embedded import EmbeddedBackend, leftovers
 from tailrace.errors import CorruptBatch
 from tailrace.message import Partition
-from tests.contract.records import P0, P1, create, read, record
-from tests.evidence import RecordEvidence
-from tests.integration.children import Child, Report
-from tests.integration.founding import (
+from tests.integration.compaction_example import (
     AFTER,
     BEFORE,
-    FOUNDING,
+    EXAMPLE,
     check_whole,
-    make_founding,
+    make_example,
     offsets,
     open_hub,
     push,
 )
-from tests.integration.processes import StopAt, await_stop, continued_after
-from tests.scale import count
+from tests.support.counts import count
+from tests.support.evidence import RecordEvidence
+from tests.support.processes import Child, Report, StopAt, await_stop, continued_after
+from tests.support.records import P0, P1, create, read, record
 
 pytestmark = pytest.mark.part("pipelines")
 
@@ -55,7 +54,7 @@ def _compact_and_die(report: Report, directory: Path, point: str) -> None:
 def test_a_kill_at_each_point_leaves_the_partition_as_before_or_as_after(
     point: str, sync: str, bystander: bool, tmp_path: Path
 ) -> None:
-    make_founding(tmp_path, sync)
+    make_example(tmp_path, sync)
     other = open_hub(tmp_path) if bystander else None
     if other is not None:
         assert offsets(other) == BEFORE
@@ -78,8 +77,8 @@ def test_a_kill_at_each_point_leaves_the_partition_as_before_or_as_after(
 
 
 @pytest.mark.parametrize("point", POINTS_BEFORE)
-def test_who_compacts_next_removes_what_a_killed_process_left(point: str, tmp_path: Path) -> None:
-    make_founding(tmp_path)
+def test_the_next_compaction_removes_files_of_a_killed_process(point: str, tmp_path: Path) -> None:
+    make_example(tmp_path)
     with closing(open_hub(tmp_path)) as backend:
         assert list(Child(_compact_and_die, tmp_path, point).rest()) == []
         assert len(list(tmp_path.glob("topics/*/*/*-1.log"))) == 1
@@ -106,7 +105,7 @@ def _die_inside_commit(report: Report, directory: Path) -> None:
 
 def _open_and_die(report: Report, directory: Path, *, commits_first: bool) -> None:
     if not commits_first:
-        strays.touch = lambda _: None  # type: ignore[attr-defined, assignment]
+        leftovers.touch = lambda _: None  # type: ignore[attr-defined, assignment]
     report(offsets(open_hub(directory)))
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -118,7 +117,7 @@ def _keep_open(report: Report, directory: Path) -> None:
 
 
 def _leave_orphans(directory: Path, sync: str) -> Child:
-    make_founding(directory, sync)
+    make_example(directory, sync)
     bystander = Child(_keep_open, directory)
     assert bystander.next_report() == "open"
     assert list(Child(_die_inside_commit, directory).rest()) == []
@@ -154,8 +153,8 @@ def test_a_swap_whose_frames_come_back_is_whole(tmp_path: Path) -> None:
         check_whole(backend)
 
 
-def test_strays_of_a_partition_that_is_locked_stay_until_the_next_opening(tmp_path: Path) -> None:
-    make_founding(tmp_path)
+def test_leftovers_of_a_locked_partition_stay_until_the_next_open(tmp_path: Path) -> None:
+    make_example(tmp_path)
     child = Child(_append_and_stop, tmp_path, "locked")
     directory = next(tmp_path.glob("topics/*/*"))
     stray, foreign = directory / f"{0:020d}-1.log", directory / "notes.txt"
@@ -170,10 +169,10 @@ def test_strays_of_a_partition_that_is_locked_stay_until_the_next_opening(tmp_pa
     assert foreign.exists()
 
 
-def test_a_segment_that_is_just_being_begun_is_not_taken_for_a_stray(tmp_path: Path) -> None:
+def test_a_segment_that_is_being_started_is_not_taken_for_a_leftover(tmp_path: Path) -> None:
     with closing(open_hub(tmp_path, sync="none")) as backend:
         create(backend)
-        push(backend, FOUNDING)
+        push(backend, EXAMPLE)
     child = Child(_append_and_stop, tmp_path, "written")
     with continued_after(await_stop(child)):
         open_hub(tmp_path).close()
@@ -191,7 +190,7 @@ def _append_and_stop(report: Report, directory: Path, point: str) -> None:
 
 
 def _push_and_compact(report: Report, directory: Path, seed: int) -> None:
-    """Child: append and compact, over and over; tell each record before and behind its append."""
+    """Child: append and compact in a loop, and report each record before and after its append."""
     chance = random.Random(seed)
     backend = EmbeddedBackend.open(directory, segment_bytes=chance.choice((200, 2000)))
     report("started")
@@ -206,9 +205,9 @@ def _push_and_compact(report: Report, directory: Path, seed: int) -> None:
 
 
 def _violations(
-    backend: EmbeddedBackend, told: dict[Partition, dict[int, tuple[bytes, bytes]]]
+    backend: EmbeddedBackend, reported: dict[Partition, dict[int, tuple[bytes, bytes]]]
 ) -> Iterator[str]:
-    for partition, records in told.items():
+    for partition, records in reported.items():
         found = {row.offset: (row.key, row.value) for row in read(backend, partition)}
         for offset, stored in records.items():
             if found.get(offset, stored) != stored:
@@ -239,7 +238,7 @@ def test_a_kill_at_any_instant_of_appends_and_compactions_loses_nothing_that_mus
     kills = count("compaction_kills", test=15, soak=250)
     seed = random.randrange(10**6)
     violations: list[str] = []
-    told: dict[Partition, dict[int, tuple[bytes, bytes]]] = {P0: {}, P1: {}}
+    reported: dict[Partition, dict[int, tuple[bytes, bytes]]] = {P0: {}, P1: {}}
     with closing(EmbeddedBackend.open(tmp_path, sync="none")) as backend:
         create(backend)
     for number in range(kills):
@@ -250,9 +249,9 @@ def test_a_kill_at_any_instant_of_appends_and_compactions_loses_nothing_that_mus
         reports = [child.next_report() for _ in range(chance.randrange(40))]
         reports += child.reports_for(chance.uniform(0.0, 0.02))
         for landed, rows in [*reports, *child.kill()]:
-            told[landed.partition].update(enumerate(rows, landed.start))
+            reported[landed.partition].update(enumerate(rows, landed.start))
         with closing(EmbeddedBackend.open(tmp_path)) as backend:
-            violations += [f"seed {seed + number}: {v}" for v in _violations(backend, told)]
+            violations += [f"seed {seed + number}: {v}" for v in _violations(backend, reported)]
         if bystander is not None:
             bystander.close()
     record_evidence("pipelines", "kill -9 of compactions", kills, [seed], len(violations))

@@ -1,4 +1,4 @@
-"""A process killed at any instant: what it was told is there, nothing is there in part."""
+"""A process killed at any instant: reported pushes are stored, and no transaction in part."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from tailrace.backend.embedded import EmbeddedBackend, folding, writer
-from tests.evidence import RecordEvidence
 from tests.integration import traffic
-from tests.integration.children import Child, Report
 from tests.integration.traffic import Audit, Begun, Traffic
-from tests.scale import count
+from tests.support.counts import count
+from tests.support.evidence import RecordEvidence
+from tests.support.processes import Child, Report
 
 pytestmark = pytest.mark.part("log")
 
@@ -54,9 +54,9 @@ def test_a_kill_at_any_instant_loses_no_push_and_leaves_none_in_part(
         threads = chance.choice((1, 3))
         child = Child(traffic.run, Traffic(directory, sync, round_seed, segment_bytes, threads))
         assert child.next_report() == "started"
-        audit.note(child.next_report() for _ in range(chance.randrange(30)))
-        audit.note(child.reports_for(chance.uniform(0.0, 0.01)))
-        audit.note(child.kill())
+        audit.record(child.next_report() for _ in range(chance.randrange(30)))
+        audit.record(child.reports_for(chance.uniform(0.0, 0.01)))
+        audit.record(child.kill())
         assert child.exit_code == -9
         found = _audit(directory, audit, f"after-{number}")
         violations += [f"seed {round_seed}: {violation}" for violation in found]
@@ -85,7 +85,7 @@ def test_a_kill_at_each_point_of_an_append_leaves_it_whole_or_not_at_all(
     last = reports[-1]
     assert isinstance(last, Begun)
     audit = Audit()
-    audit.note(reports)
+    audit.record(reports)
     with closing(EmbeddedBackend.open(tmp_path, lock_timeout_s=OPEN_S)) as backend:
         assert list(audit.violations(backend)) == []
         stored = {value.split(b":")[0].decode() for value in audit.seen.values()}
@@ -95,7 +95,7 @@ def test_a_kill_at_each_point_of_an_append_leaves_it_whole_or_not_at_all(
 
 
 @pytest.mark.parametrize("point", ["fold-written", "folded"])
-def test_folds_go_on_behind_one_that_a_kill_interrupted(
+def test_folding_continues_after_one_that_a_kill_interrupted(
     point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "FOLD_ABOVE", traffic.FOLD_ABOVE)
@@ -103,7 +103,7 @@ def test_folds_go_on_behind_one_that_a_kill_interrupted(
     traffic.make_hub(tmp_path, "none")
     child = Child(traffic.run, Traffic(tmp_path, "none", 7, 2**20, kill_at=point))
     audit = Audit()
-    audit.note(child.rest())
+    audit.record(child.rest())
     assert child.exit_code == -9
     with closing(EmbeddedBackend.open(tmp_path, lock_timeout_s=OPEN_S)) as backend:
         for number in range(4 * traffic.FOLD_COUNT):

@@ -1,4 +1,4 @@
-"""Single flipped bits: in records they are found and named, in positions they do no harm."""
+"""Single flipped bits: found and named in records, harmless in positions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tailrace.errors import CorruptBatch
 from tailrace.log.columns import records_of
 from tailrace.log.index import BatchEntry
 from tailrace.log.record import Record
-from tests.contract.records import P0, P1, append, create, read, record, records
-from tests.evidence import RecordEvidence
-from tests.scale import count
+from tests.support.counts import count
+from tests.support.evidence import RecordEvidence
+from tests.support.records import P0, P1, append, create, read, record, records
 
 pytestmark = pytest.mark.part("log")
 
@@ -131,7 +131,7 @@ def test_flipped_bits_of_positions_do_no_harm(hub: Path, record_evidence: Record
     assert harmed == 0
 
 
-def test_positions_that_are_gone_or_cut_short_do_no_harm(hub: Path) -> None:
+def test_missing_or_truncated_positions_do_no_harm(hub: Path) -> None:
     with closing(EmbeddedBackend.open(hub)) as backend:
         rows = read(backend, P0)
         files = sorted({file.with_suffix(".positions") for file, _ in _batches(backend)})
@@ -195,12 +195,12 @@ def test_a_damaged_index_leaves_the_newest_batches_readable(hub: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", [".log", ".index"])
-def test_a_file_that_is_gone_is_named(hub: Path, ending: str) -> None:
+def test_a_missing_file_is_named(hub: Path, ending: str) -> None:
     with closing(EmbeddedBackend.open(hub)) as backend:
         file = _batches(backend)[0][0].with_suffix(ending)
     file.unlink()
     with closing(EmbeddedBackend.open(hub)) as backend:
-        with pytest.raises(CorruptBatch, match="the file is gone") as caught:
+        with pytest.raises(CorruptBatch, match="the file is missing") as caught:
             read(backend, P0)
         assert caught.value.file == str(file)
         listed = [found for _, found in backend.log.verify(P0) if found is not None]

@@ -1,4 +1,4 @@
-"""Disks that are full or fail: a clear error in time, nothing lost, and it works again after."""
+"""Disks that are full or fail: a clear error in time, nothing lost, and recovery after."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from pathlib import Path
 
 import pytest
 
+import tailrace
 from tailrace.backend.contract import Change, StorageTopic, TableKey, Transaction
 from tailrace.backend.embedded import EmbeddedBackend
 from tailrace.backend.embedded.layout import RESERVE_BYTES
 from tailrace.errors import BackendUnavailable, DiskFull, HubClosed
 from tailrace.log.disk import Buffer, Disk
 from tailrace.message import Partition
-from tests.contract.records import P0, P1, TOPIC, append, create, records, values
-from tests.integration.children import Child, Report
+from tests.support.processes import Child, Report
+from tests.support.records import P0, P1, TOPIC, append, create, records, values
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.part("log")
 
@@ -44,7 +46,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _filled(disk: Path) -> Iterator[None]:
-    """Somebody else's file takes all the room that is left."""
+    """Fill the rest of the disk with a file of another program."""
     filler = disk / "filler"
     with filler.open("wb", buffering=0) as file:
         for size in (2**16, 2**12, 1):
@@ -70,7 +72,7 @@ def _append_until(
 
 
 @pytest.mark.parametrize("sync", ["batch", "none"])
-def test_segments_that_find_no_room_lose_nothing_and_go_on_when_there_is_some(
+def test_segments_on_a_full_disk_lose_nothing_and_continue_when_there_is_space(
     sync: str, small_disk: Path
 ) -> None:
     hub = small_disk / "hub"
@@ -96,7 +98,7 @@ def _write_table(backend: EmbeddedBackend, number: int) -> None:
 
 
 @pytest.mark.parametrize("sync", ["batch", "none"])
-def test_a_database_that_finds_no_room_loses_nothing_and_goes_on_when_there_is_some(
+def test_a_database_on_a_full_disk_loses_nothing_and_continues_when_there_is_space(
     sync: str, small_disk: Path
 ) -> None:
     hub = small_disk / "hub"
@@ -117,7 +119,7 @@ def test_a_database_that_finds_no_room_loses_nothing_and_goes_on_when_there_is_s
         assert (hub / "hub.reserve").exists()
 
 
-def test_deleting_a_topic_makes_room_on_a_disk_that_others_filled(small_disk: Path) -> None:
+def test_deleting_a_topic_frees_space_on_a_disk_that_others_filled(small_disk: Path) -> None:
     with closing(EmbeddedBackend.open(small_disk / "hub")) as backend:
         create(backend)
         append(backend, P0, *[BIG] * 10)
@@ -126,7 +128,7 @@ def test_deleting_a_topic_makes_room_on_a_disk_that_others_filled(small_disk: Pa
             assert backend.store.commit(Change(create=(TOPIC,)))
 
 
-def test_a_hub_on_a_full_disk_can_be_opened_to_make_room(small_disk: Path) -> None:
+def test_a_hub_on_a_full_disk_can_be_opened_to_free_space(small_disk: Path) -> None:
     hub = small_disk / "hub"
     with closing(EmbeddedBackend.open(hub)) as backend:
         create(backend)
@@ -146,7 +148,7 @@ def _delete_topic(report: Report, hub: Path) -> None:
         report("deleted")
 
 
-def test_room_that_another_process_makes_is_found(small_disk: Path) -> None:
+def test_space_that_another_process_frees_is_used(small_disk: Path) -> None:
     hub = small_disk / "hub"
     with closing(EmbeddedBackend.open(hub)) as backend:
         create(backend)
@@ -157,7 +159,7 @@ def test_room_that_another_process_makes_is_found(small_disk: Path) -> None:
         append(backend, OTHER_P0, b"again")
 
 
-def test_a_new_hub_needs_room_for_its_reserve(small_disk: Path) -> None:
+def test_a_new_hub_needs_space_for_its_reserve(small_disk: Path) -> None:
     with _filled(small_disk), pytest.raises(BackendUnavailable):
         EmbeddedBackend.open(small_disk / "hub")
     EmbeddedBackend.open(small_disk / "hub").close()
@@ -167,7 +169,8 @@ def test_a_reserve_that_is_not_whole_is_made_whole(tmp_path: Path) -> None:
     reserve = tmp_path / "hub.reserve"
     with closing(EmbeddedBackend.open(tmp_path)) as backend:
         create(backend)
-        reserve.write_bytes(b"")
+        reserve.unlink()
+        reserve.write_bytes(b"")  # As of a process that was killed while it made the reserve.
         append(backend, P0, b"a")
         assert reserve.stat().st_blocks * 512 >= RESERVE_BYTES
 
@@ -177,7 +180,7 @@ def _append_one(report: Report, hub: Path, partition: Partition) -> None:
         report(append(backend, partition, b"by another").start)
 
 
-def test_a_lock_that_finds_no_room_for_its_holder_is_not_kept(small_disk: Path) -> None:
+def test_a_lock_without_space_for_its_holder_is_not_kept(small_disk: Path) -> None:
     hub = small_disk / "hub"
     far = Partition("wide", 0, 999)
     with closing(EmbeddedBackend.open(hub)) as backend:
@@ -190,7 +193,7 @@ def test_a_lock_that_finds_no_room_for_its_holder_is_not_kept(small_disk: Path) 
 
 
 def _meet_a_file_limit(report: Report, hub: Path, what: str) -> None:
-    """Tell of each append, of the error at the limit, and of one append without the limit."""
+    """Report each append, the error at the limit, and one append without the limit."""
     with closing(EmbeddedBackend.open(hub)) as backend:
         _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, hard))
@@ -211,7 +214,7 @@ def _meet_a_file_limit(report: Report, hub: Path, what: str) -> None:
     ("what", "errors"), [("segments", {"DiskFull"}), ("hub.db", {"BackendUnavailable"})]
 )
 @pytest.mark.parametrize("sync", ["batch", "none"])
-def test_a_file_size_limit_is_met_with_an_error_and_nothing_lost(
+def test_a_file_size_limit_raises_an_error_and_loses_nothing(
     sync: str, what: str, errors: set[str], tmp_path: Path
 ) -> None:
     with closing(EmbeddedBackend.open(tmp_path, sync=sync)) as backend:
@@ -305,7 +308,7 @@ def test_a_write_that_fails_or_falls_short_leaves_nothing_and_the_next_one_is_wh
         assert values(backend, P0) == [b"before", b"after"]
 
 
-def test_short_writes_of_the_kernel_are_carried_on(
+def test_short_writes_of_the_kernel_are_completed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole: Callable[[int, bytes, int], int] = os.pwrite
@@ -315,3 +318,27 @@ def test_short_writes_of_the_kernel_are_carried_on(
         )
         Disk().write(file.fileno(), memoryview(bytes(range(100))), 3)
     assert (tmp_path / "file").read_bytes() == bytes(3) + bytes(range(100))
+
+
+@pytest.mark.parametrize("full_at_start", [False, True])
+def test_a_worker_outlives_a_disk_that_is_full_for_a_while(
+    small_disk: Path, caplog: pytest.LogCaptureFixture, full_at_start: bool
+) -> None:
+    handled: list[int] = []
+    with tailrace.open(small_disk / "hub") as hub:
+        orders = hub.create_topic("orders", int, partitions=1)
+        orders.push_many([("k1", number) for number in range(100)])
+        consumer = orders.tail(group="billing")
+        begun = len(handled)
+        if not full_at_start:
+            consumer.start(lambda delivery: handled.append(delivery.value))
+            until(lambda: len(handled) > begun)
+        with _filled(small_disk):
+            if full_at_start:
+                consumer.start(lambda delivery: handled.append(delivery.value))
+            until(lambda: "consuming in group billing failed, retrying" in caplog.text)
+            assert consumer.running
+        until(lambda: len(handled) >= 100)
+        consumer.shutdown()
+        assert [each.lag for each in hub.group("billing").lag()] == [0]
+    assert sorted(set(handled)) == list(range(100))

@@ -1,4 +1,4 @@
-"""Extents: what a process without the hub reads by them is what the log gives."""
+"""Extents: a process without the hub reads the same records by them as the log returns."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ import pytest
 
 from tailrace.backend.contract import Transaction
 from tailrace.backend.embedded import EmbeddedBackend, folding, writer
-from tailrace.backend.embedded.extents import Extent, read_extent
+from tailrace.backend.embedded.extents import SegmentExtent
 from tailrace.errors import CorruptBatch, OutOfRange, UnknownTopic
 from tailrace.log.columns import SCHEMA
 from tailrace.message import Partition
-from tests.contract.records import P0, columns, create, record
-from tests.integration.children import Child, Report
+from tests.support.processes import Child, Report
+from tests.support.records import P0, columns, create, record
+from tests.support.users import directory_for_all
 
 pytestmark = pytest.mark.part("pipelines")
 
@@ -27,9 +28,16 @@ RECORDS = 3000
 NOBODY = 65534
 
 
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """The directory of the hub, which every user may enter."""
+    with directory_for_all() as made:
+        yield made
+
+
 @pytest.fixture(params=["one segment", "many segments"])
 def hub(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[EmbeddedBackend]:
     """Batches of 1 to 400 records, many of them folded."""
     monkeypatch.setattr(writer, "FOLD_ABOVE", 40)
@@ -37,7 +45,7 @@ def hub(
     segment_bytes = 2**30 if request.param == "one segment" else 20_000
     chance = random.Random(5)
     with closing(
-        EmbeddedBackend.open(tmp_path, sync="none", segment_bytes=segment_bytes)
+        EmbeddedBackend.open(directory, sync="none", segment_bytes=segment_bytes)
     ) as backend:
         create(backend)
         while (left := RECORDS - backend.log.bounds(P0).end) > 0:
@@ -61,12 +69,12 @@ def _by_log(backend: EmbeddedBackend, start: int, end: int) -> pa.Table:
     return pa.Table.from_batches(batches, schema=SCHEMA).combine_chunks()
 
 
-def _by_extents(extents: list[Extent], start: int, end: int) -> pa.Table:
-    batches = [batch for extent in extents for batch in read_extent(extent, start, end)]
+def _by_extents(extents: list[SegmentExtent], start: int, end: int) -> pa.Table:
+    batches = [batch for extent in extents for batch in extent.read(start, end)]
     return pa.Table.from_batches(batches, schema=SCHEMA).combine_chunks()
 
 
-def test_extents_give_exactly_the_records_of_any_range(hub: EmbeddedBackend) -> None:
+def test_extents_hold_exactly_the_records_of_any_range(hub: EmbeddedBackend) -> None:
     chance = random.Random(6)
     for _ in range(40):
         start, end = sorted(chance.choices(range(RECORDS + 1), k=2))
@@ -81,7 +89,7 @@ def test_a_part_of_extents_can_be_read_alone(hub: EmbeddedBackend) -> None:
     assert pa.concat_tables(parts).combine_chunks().equals(_by_log(hub, 100, 2900))
 
 
-def test_extents_say_how_much_they_hold(hub: EmbeddedBackend) -> None:
+def test_extents_report_their_records_and_bytes(hub: EmbeddedBackend) -> None:
     extents = hub.log.extents(P0, 0, RECORDS)
     assert sum(extent.records for extent in extents) == RECORDS
     held = hub.log.segments(P0)
@@ -110,30 +118,32 @@ def _read_as_nobody(report: Report, pickled: bytes) -> None:
 
 
 def test_a_process_that_can_only_read_the_directory_decodes_them(
-    hub: EmbeddedBackend, tmp_path: Path
+    hub: EmbeddedBackend, directory: Path
 ) -> None:
     pickled = pickle.dumps(hub.log.extents(P0, 50, 2000))
-    for directory in (*tmp_path.parents[:3], tmp_path, *tmp_path.glob("topics/**/")):
-        directory.chmod(0o555)
+    for each in (directory, *directory.glob("topics/**/")):
+        each.chmod(0o555)
     assert Child(_read_as_nobody, pickled).next_report() == list(range(50, 2000))
 
 
-def test_missing_positions_are_found_again(hub: EmbeddedBackend, tmp_path: Path) -> None:
+def test_missing_positions_are_rebuilt(hub: EmbeddedBackend, directory: Path) -> None:
     expected = _by_log(hub, 0, RECORDS)
     extents = hub.log.extents(P0, 0, RECORDS)
-    for file in tmp_path.glob("topics/*/*/*.positions"):
+    for file in directory.glob("topics/*/*/*.positions"):
         file.unlink()
     assert _by_extents(extents, 0, RECORDS).equals(expected)
 
 
-def test_a_flipped_bit_is_named_and_what_lies_before_it_is_given(hub: EmbeddedBackend) -> None:
+def test_a_flipped_bit_is_named_and_the_records_before_it_are_returned(
+    hub: EmbeddedBackend,
+) -> None:
     extent = max(hub.log.extents(P0, 0, RECORDS), key=lambda extent: len(extent.rows))
     log = Path(extent.directory, f"{extent.base:020d}.log")
     data = bytearray(log.read_bytes())
     entry = extent.rows[len(extent.rows) // 2]
     data[int(entry["position"]) + 3] ^= 1
     log.write_bytes(data)
-    pieces = read_extent(extent, 0, RECORDS)
+    pieces = extent.read(0, RECORDS)
     damaged = int(entry["base"])
     assert next(pieces).column("offset").to_pylist() == list(range(extent.start, damaged))
     with pytest.raises(CorruptBatch, match="checksum") as caught:
@@ -141,9 +151,9 @@ def test_a_flipped_bit_is_named_and_what_lies_before_it_is_given(hub: EmbeddedBa
     assert (caught.value.partition, caught.value.first) == (str(P0), damaged)
 
 
-def test_a_file_that_is_gone_is_named(hub: EmbeddedBackend) -> None:
+def test_a_missing_file_is_named(hub: EmbeddedBackend) -> None:
     extents = hub.log.extents(P0, 0, RECORDS)
     log = Path(extents[0].directory, f"{0:020d}.log")
     log.unlink()
-    with pytest.raises(CorruptBatch, match="the file is gone"):
-        list(read_extent(extents[0], 0, RECORDS))
+    with pytest.raises(CorruptBatch, match="the file is missing"):
+        list(extents[0].read(0, RECORDS))

@@ -14,11 +14,10 @@ import pytest
 from tailrace.backend.contract import Change, TableKey, Transaction, raise_fence
 from tailrace.backend.embedded import EmbeddedBackend
 from tailrace.errors import BackendUnavailable, Fenced
-from tests.contract.records import P0, P1, P2, append, create, read, records, values
-from tests.evidence import RecordEvidence
-from tests.integration.children import Child, Report
-from tests.integration.processes import StopAt, await_stop, continued_after, stop
-from tests.scale import count
+from tests.support.counts import count
+from tests.support.evidence import RecordEvidence
+from tests.support.processes import Child, Report, StopAt, await_stop, continued_after, stop
+from tests.support.records import P0, P1, P2, append, create, read, records, values
 
 pytestmark = pytest.mark.part("fences")
 
@@ -39,7 +38,7 @@ def hub(tmp_path: Path) -> Iterator[EmbeddedBackend]:
 
 
 def _commit_under_fences(report: Report, directory: Path, rounds: int) -> None:
-    """Child: one transaction a round, each under a fence of its own, each stopped on its way."""
+    """Child: make one transaction a round, each under its own fence, and stop within it."""
     stop_at = StopAt(report)
     with closing(EmbeddedBackend.open(directory, reach=stop_at)) as backend:
         for number in range(rounds):
@@ -85,7 +84,7 @@ def test_a_process_stopped_before_the_commit_lock_writes_nothing_once_its_fence_
 
 
 def _append_under_newest_fence(report: Report, directory: Path, rounds: int) -> None:
-    """Child: append without end; when fenced, say so and take the fence anew."""
+    """Child: append in a loop. When fenced, report it and raise the fence again."""
     with closing(EmbeddedBackend.open(directory)) as backend:
         for _ in range(rounds):
             fence = raise_fence(backend.store, UNIT)
@@ -97,7 +96,7 @@ def _append_under_newest_fence(report: Report, directory: Path, rounds: int) -> 
                 report("fenced")
 
 
-def test_a_process_stopped_anywhere_appends_nothing_behind_the_end_seen_by_who_raised_its_fence(
+def test_a_process_stopped_anywhere_appends_nothing_after_the_end_seen_when_its_fence_was_raised(
     hub: EmbeddedBackend, tmp_path: Path, record_evidence: RecordEvidence
 ) -> None:
     rounds = count("fence_instants", test=12, soak=200)
@@ -127,7 +126,7 @@ def test_a_process_stopped_anywhere_appends_nothing_behind_the_end_seen_by_who_r
 
 
 def _commit_once(report: Report, directory: Path, point: str) -> None:
-    """Child: one append that stops at the point, and goes on when it may."""
+    """Child: make one append that stops at the point until it is continued."""
     stop_at = StopAt(report)
     with closing(EmbeddedBackend.open(directory, reach=stop_at)) as backend:
         stop_at.point = point
@@ -144,7 +143,7 @@ def _assert_unavailable(naming: int, call: Callable[[], object], what: str) -> N
 
 
 @pytest.mark.parametrize("point", INSIDE_THE_COMMIT_LOCK)
-def test_a_process_stopped_inside_the_commit_lock_is_named_in_time_and_all_go_on_after_it(
+def test_a_process_stopped_inside_the_commit_lock_is_named_in_time_and_all_continue_after_it(
     point: str, hub: EmbeddedBackend, tmp_path: Path
 ) -> None:
     append(hub, P0, b"before")
@@ -166,7 +165,7 @@ def test_a_process_stopped_inside_the_commit_lock_is_named_in_time_and_all_go_on
 
 
 @pytest.mark.parametrize("point", BEFORE_THE_COMMIT_LOCK)
-def test_a_process_stopped_with_a_partition_s_lock_is_named_and_holds_up_that_partition_alone(
+def test_a_process_stopped_with_a_partition_lock_is_named_and_blocks_that_partition_alone(
     point: str, hub: EmbeddedBackend, tmp_path: Path
 ) -> None:
     child = Child(_commit_once, tmp_path, point)
@@ -181,7 +180,7 @@ def test_a_process_stopped_with_a_partition_s_lock_is_named_and_holds_up_that_pa
     assert values(hub, P1) == [b"alone"]
 
 
-def test_a_hub_whose_commit_lock_is_held_by_a_stopped_process_says_so_when_opened(
+def test_opening_a_hub_whose_commit_lock_is_held_by_a_stopped_process_names_the_process(
     hub: EmbeddedBackend, tmp_path: Path
 ) -> None:
     child = Child(_commit_once, tmp_path, "commit")

@@ -1,4 +1,4 @@
-"""The `file` reader in processes of its own: killed at any instant, and over large files."""
+"""The `file` reader in child processes: killed at any instant, and over large files."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ import pytest
 
 import tailrace
 from tailrace import readers
-from tailrace.message import Mode
-from tailrace.readers import lines
+from tailrace.readers.file.formats import lines
 from tailrace.settings import HubSettings
 from tailrace.source.reader import Until
 from tailrace.source.run import SourceRun
-from tests.evidence import RecordEvidence
-from tests.integration.children import Child, Report
-from tests.scale import count
+from tests.support.counts import count
+from tests.support.evidence import RecordEvidence
+from tests.support.processes import Child, Report
 
 pytestmark = pytest.mark.part("pipelines")
 
@@ -66,7 +65,7 @@ class _Writer:
         self.written = 0
 
     def act(self) -> None:
-        """Write some lines, or do what is done to log files."""
+        """Write some lines, or rotate, truncate or replace the file."""
         if self._chance.random() < 0.1:
             self._rotate()
         elif self._chance.random() < 0.05:
@@ -99,11 +98,9 @@ class _Writer:
 def _numbers(hub: tailrace.Hub) -> Iterator[int]:
     log = hub.topic("log")
     for batch in log.batches(0, 0):
-        modes, data = batch["mode"].to_pylist(), batch["value"].to_pylist()
-        for mode, value in zip(modes, data, strict=True):
-            if mode != Mode.COMPLETE:
-                document: Any = msgspec.json.decode(value or b"")
-                yield document["n"]
+        for value in batch["value"].to_pylist():
+            document: Any = msgspec.json.decode(value or b"")
+            yield document["n"]
 
 
 def test_a_kill_at_any_instant_loses_and_repeats_no_line(
@@ -147,7 +144,7 @@ def _memory_bytes() -> int:
 
 
 def _measure(report: Report, directory: Path, path: str) -> None:
-    """Child: read a file and tell the most memory it had, at a tenth of it and in all."""
+    """Child: read a file, and report its peak memory at a tenth of the file and at the end."""
     total = os.path.getsize(path)
     with _open(directory) as hub, _run(hub, path, Until.NOW) as run:
         early = most = 0

@@ -16,7 +16,7 @@ import pytest
 from tailrace.backend.contract import StorageTopic, Transaction
 from tailrace.backend.embedded import EmbeddedBackend, folding, writer
 from tailrace.message import Mode, Op, Partition
-from tests.contract.records import columns, create, record
+from tests.support.records import columns, create, record
 
 pytestmark = pytest.mark.part("log")
 
@@ -30,7 +30,7 @@ class _LogEntry(NamedTuple):
 
 
 def _decode(log: bytes) -> Iterator[_LogEntry]:
-    """Written from the founding description of the log: offset 8 bytes, message length 4,
+    """Yield entries of a log, decoded by the description alone: offset 8 bytes, message length 4,
     timestamp 8, mode 1, key length 4, key, data length 4, data; the message is what follows mode.
     """
     at = 0
@@ -48,7 +48,7 @@ def _decode(log: bytes) -> Iterator[_LogEntry]:
 
 
 def _committed_bytes(hub: Path) -> dict[tuple[int, int], int]:
-    """How far each segment of each partition counts, read by SQLite alone."""
+    """Return the committed length of each segment, read by SQLite alone."""
     connection = apsw.Connection(str(hub / "hub.db"))
     rows: Any = connection.execute(
         "SELECT s.partition, s.base, iif(s.base = p.segment, p.bytes, s.bytes)"

@@ -1,4 +1,4 @@
-"""Forks of a process that has a hub open: nobody is held up, and parent and child both go on."""
+"""Forks of a process with an open hub: no process is blocked, and parent and child continue."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ import tailrace
 from tailrace.backend.contract import Transaction
 from tailrace.backend.embedded import EmbeddedBackend
 from tailrace.errors import HubClosed
-from tests.contract.records import P0, P1, append, create, records, values
-from tests.integration.children import Child, Report
-from tests.integration.processes import await_death, ended_well, fork, kill_now
-from tests.scale import count
+from tests.support.counts import count
+from tests.support.processes import Child, Report, await_death, ended_well, fork, kill_now
+from tests.support.records import P0, P1, append, create, records, values
 
 pytestmark = pytest.mark.part("fences")
 
@@ -38,14 +37,14 @@ def hub(tmp_path: Path) -> Iterator[EmbeddedBackend]:
 
 
 def _live_on(report: Report) -> NoReturn:
-    """A forked child that does nothing, for ever."""
+    """Fork a child that sleeps for ever."""
     report(os.getpid())
     while True:
         signal.pause()
 
 
 def _fork_and_die(report: Report, directory: Path, point: str, in_thread: bool) -> None:
-    """Child: at the point of an append, fork one that lives on, and be killed there."""
+    """Child: fork a sleeping child at the point of an append, and be killed there."""
     armed = False
 
     def reach(reached: str) -> None:
@@ -70,7 +69,7 @@ def _fork_and_die(report: Report, directory: Path, point: str, in_thread: bool) 
         *((point, False) for point in ("locked", "commit-locked", "applied", "commit")),
     ],
 )
-def test_a_killed_process_whose_forked_child_lives_on_holds_nobody_up(
+def test_a_killed_process_with_a_living_forked_child_blocks_no_other_process(
     point: str, in_thread: bool, hub: EmbeddedBackend, tmp_path: Path
 ) -> None:
     child = Child(_fork_and_die, tmp_path, point, in_thread)
@@ -86,14 +85,14 @@ def test_a_killed_process_whose_forked_child_lives_on_holds_nobody_up(
 
 
 def _lock_pids(file: Path) -> set[int]:
-    """Who holds POSIX locks of a file."""
+    """Return the processes that hold POSIX locks of a file."""
     inode = str(file.stat().st_ino)
     lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
     return {int(line[4]) for line in lines if line[5].rpartition(":")[2] == inode}
 
 
 def _use_in_fork(report: Report, directory: Path) -> None:
-    """Child: fork one that uses the hub and stays, say its number, and stay too."""
+    """Child: fork a child that uses the hub and stays, report its process ID, and stay too."""
     backend = EmbeddedBackend.open(directory)
     append(backend, P0, b"parent")
 
@@ -120,7 +119,7 @@ def test_a_forked_child_that_uses_the_hub_holds_locks_of_its_own_on_the_database
 
 
 def _commit_and_fork(report: Report, directory: Path, forks: int) -> None:
-    """Child: while three threads commit and two read without end, fork children that do both."""
+    """Child: fork children that commit and read, while three threads commit and two read."""
     backend = EmbeddedBackend.open(directory)
     done = threading.Event()
 
@@ -128,12 +127,12 @@ def _commit_and_fork(report: Report, directory: Path, forks: int) -> None:
         while not done.is_set():
             backend.commit(Transaction(((P0, records(b"parent")),)))
 
-    def look() -> None:
+    def read() -> None:
         end = 0
         while not done.is_set():
             end = backend.log.read(P0, end, 1 << 20).next_offset
 
-    threads = [threading.Thread(target=work) for work in (commit, commit, commit, look, look)]
+    threads = [threading.Thread(target=work) for work in (commit, commit, commit, read, read)]
     for thread in threads:
         thread.start()
 
@@ -166,7 +165,7 @@ def test_a_child_forked_while_other_threads_commit_and_read_can_use_the_hub(
 
 
 def _fork_while_a_segment_is_looked_up(report: Report, directory: Path) -> None:
-    """Child: fork at the instant at which another thread is among the open segments."""
+    """Child: fork at the instant at which another thread looks up a segment."""
     backend = EmbeddedBackend.open(directory)
     append(backend, P0, b"parent")
     inside, forked = threading.Event(), threading.Event()
@@ -235,7 +234,7 @@ def test_a_pool_of_forked_processes_pushes_to_a_topic_that_was_open(tmp_path: Pa
 
 
 def _fork_with_a_producer(report: Report, directory: Path) -> None:
-    """Child: a producer that holds messages when the process is forked."""
+    """Child: fork while a producer has unsent messages."""
     with tailrace.open(directory) as hub:
         topic = hub.create_topic("jobs", bytes, partitions=1)
         producer = topic.producer(linger="60s")
@@ -253,7 +252,7 @@ def _fork_with_a_producer(report: Report, directory: Path) -> None:
         report(pending.result().offset)
 
 
-def test_a_producer_stays_with_the_parent_which_sends_what_it_holds_once(tmp_path: Path) -> None:
+def test_a_producer_stays_with_the_parent_which_sends_its_messages_once(tmp_path: Path) -> None:
     child = Child(_fork_with_a_producer, tmp_path / "hub")
     assert list(child.rest()) == [True, 1]
     with tailrace.open(tmp_path / "hub") as hub:
@@ -263,7 +262,7 @@ def test_a_producer_stays_with_the_parent_which_sends_what_it_holds_once(tmp_pat
 
 
 def _fork_while_producing(report: Report, directory: Path, forks: int) -> None:
-    """Child: fork again and again while a producer of another thread is at full speed."""
+    """Child: fork repeatedly while a producer of another thread sends."""
     with tailrace.open(directory) as hub:
         topic = hub.create_topic("jobs", bytes, partitions=1)
         producer = topic.producer(linger="0s", batch_bytes=1)
@@ -302,7 +301,7 @@ def test_children_forked_while_a_producer_sends_have_producers_of_their_own(tmp_
 
 
 def _fork_elsewhere(report: Report, directory: Path) -> None:
-    """Child: open a hub by a relative path, go elsewhere, and fork one that uses it."""
+    """Child: open a hub by a relative path, change the directory, and fork a child that uses it."""
     os.chdir(directory)
     with tailrace.open("hub") as hub:
         topic = hub.create_topic("jobs", bytes, partitions=1)
@@ -319,13 +318,13 @@ def test_a_hub_opened_by_a_relative_path_stays_where_it_is(tmp_path: Path) -> No
 
 
 def _fork_inside_a_commit(report: Report, directory: Path) -> None:
-    """Child: fork in the middle of a commit, as a signal handler might, and go on."""
+    """Child: fork in the middle of a commit, as a signal handler might, and continue."""
     armed = False
 
     def use() -> None:
-        with pytest.raises(HubClosed, match="forked in the middle"):
+        with pytest.raises(HubClosed, match="forked during a commit"):
             backend.log.bounds(P0)
-        with pytest.raises(HubClosed, match="forked in the middle"):
+        with pytest.raises(HubClosed, match="forked during a commit"):
             append(backend, P0, b"child")
 
     def reach(point: str) -> None:

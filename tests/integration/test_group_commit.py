@@ -1,4 +1,4 @@
-"""Threads of one process that push at the same time share a sync and a commit, and nothing else."""
+"""Threads of one process that push at the same time share one sync and one commit."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tailrace.backend.embedded import EmbeddedBackend
 from tailrace.errors import BackendUnavailable, Conflict, Fenced, HubClosed, Sealed
 from tailrace.log.disk import Disk
 from tailrace.message import Partition, Range
-from tests.contract.records import P0, P1, append, create, records, values
-from tests.scale import count
-from tests.waiting import until
+from tests.support.counts import count
+from tests.support.records import P0, P1, append, create, records, values
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.part("fences")
 
@@ -45,7 +45,7 @@ class _CountingDisk(Disk):
 
 
 class _Gate:
-    """The `reach` of a backend that waits at a point for the test, every time it gets there."""
+    """The `reach` callback of a backend, which waits for the test whenever it reaches a point."""
 
     def __init__(self) -> None:
         self.point: str | None = None
@@ -86,7 +86,7 @@ class _Group:
         return self
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Have a thread do it; return when it waits in the queue."""
+        """Run a call in a thread, and return when it waits in the queue."""
         queue = self._backend._committer._queue
         length = len(queue)
         future = self._pool.submit(work)
@@ -94,7 +94,7 @@ class _Group:
         return future
 
     def push(self, partition: Partition, value: bytes, **more: Any) -> Future[list[Range]]:
-        """Have a thread append one record."""
+        """Append one record in a thread."""
         transaction = Transaction(((partition, records(value)),), **more)
         return self.submit(lambda: self._backend.commit(transaction))
 
@@ -128,7 +128,7 @@ def test_threads_that_push_at_once_share_syncs_and_keep_their_order(tmp_path: Pa
     assert THREADS * pushes / disk.syncs >= PUSHES_A_SYNC
 
 
-def test_one_that_is_fenced_meanwhile_drops_out_of_its_group_alone(
+def test_a_transaction_fenced_meanwhile_leaves_its_group_commit_alone(
     tmp_path: Path, pool: ThreadPoolExecutor
 ) -> None:
     gate = _Gate()
@@ -160,7 +160,7 @@ def test_one_that_is_fenced_meanwhile_drops_out_of_its_group_alone(
         assert other.table.get("t", b"k") is None
 
 
-def test_a_partition_that_is_held_elsewhere_fails_only_the_work_that_needs_it(
+def test_a_partition_locked_elsewhere_fails_only_the_transactions_that_need_it(
     tmp_path: Path, pool: ThreadPoolExecutor
 ) -> None:
     gate, held = _Gate(), _Gate()
@@ -186,7 +186,7 @@ def test_a_partition_that_is_held_elsewhere_fails_only_the_work_that_needs_it(
         assert values(backend, P1) == [b"first", b"beside"]
 
 
-def test_one_that_a_seal_shuts_out_meanwhile_leaves_nothing_of_itself_in_its_group(
+def test_a_transaction_refused_by_a_seal_leaves_nothing_in_its_group_commit(
     tmp_path: Path, pool: ThreadPoolExecutor
 ) -> None:
     gate = _Gate()
@@ -210,7 +210,7 @@ def test_one_that_a_seal_shuts_out_meanwhile_leaves_nothing_of_itself_in_its_gro
         assert values(other, SEALED_P0) == []
 
 
-def test_a_group_is_synced_once_and_committed_once(
+def test_a_group_commit_is_synced_once_and_committed_once(
     tmp_path: Path, pool: ThreadPoolExecutor
 ) -> None:
     reached: Counter[str] = Counter()
@@ -231,7 +231,7 @@ def test_a_group_is_synced_once_and_committed_once(
     assert reached["synced"] == reached["committed"] == 2
 
 
-def test_one_that_waits_behind_a_commit_for_too_long_gives_up_and_is_not_written(
+def test_a_transaction_that_waits_too_long_behind_a_commit_gives_up_and_is_not_written(
     tmp_path: Path, pool: ThreadPoolExecutor
 ) -> None:
     gate = _Gate()
@@ -249,7 +249,7 @@ def test_one_that_waits_behind_a_commit_for_too_long_gives_up_and_is_not_written
         assert values(backend, P1) == [b"later"]
 
 
-def test_closing_waits_for_the_commit_under_way(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
+def test_closing_waits_for_the_running_commit(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
     gate = _Gate()
     backend = EmbeddedBackend.open(tmp_path, reach=gate)
     create(backend)
@@ -268,7 +268,7 @@ def test_closing_waits_for_the_commit_under_way(tmp_path: Path, pool: ThreadPool
         assert values(reopened, P0) == [b"behind"]
 
 
-def test_a_thread_that_is_interrupted_while_it_waits_for_its_turn_holds_up_nobody(
+def test_a_thread_that_is_interrupted_while_it_waits_blocks_no_other(
     tmp_path: Path, pool: ThreadPoolExecutor
 ) -> None:
     gate = _Gate()

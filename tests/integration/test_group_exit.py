@@ -1,4 +1,4 @@
-"""A program that ends while a consumer of its own is at work."""
+"""A program that exits while one of its consumers runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def handler(delivery):
     if len(got) >= 2 * {MESSAGES}:
         all_of_them.set()
 
-deliveries = hub.topic("orders", int).tail(group="billing").start(handler)
+consumer = hub.topic("orders", int).tail(group="billing").start(handler)
 assert some.wait(60)
 """
 
@@ -43,14 +43,14 @@ def leave():
     threading.main_thread().join()
     hub.topic("orders", int).push_many([(f"k{{n}}", n) for n in range({MESSAGES}, 2 * {MESSAGES})])
     assert all_of_them.wait(60)
-    deliveries.shutdown()
+    consumer.shutdown()
 
 threading.Thread(target=leave).start()
 """
 
 
 def run(script: str, directory: Path) -> bytes:
-    """What the program said on its way out."""
+    """Return the output of the program."""
     done = subprocess.run(
         [sys.executable, "-c", script, str(directory)],
         capture_output=True,
@@ -70,17 +70,17 @@ def hub(tmp_path: Path) -> tailrace.Hub:
 
 
 def behind(hub: tailrace.Hub) -> int:
-    return sum(lag.behind for lag in hub.group("billing").lag())
+    return sum(lag.lag for lag in hub.group("billing").lag())
 
 
-def test_a_program_may_end_without_leaving_its_group(hub: tailrace.Hub, tmp_path: Path) -> None:
+def test_a_program_may_exit_without_leaving_its_group(hub: tailrace.Hub, tmp_path: Path) -> None:
     assert b"RuntimeError" not in run(CONSUMING + EXITING, tmp_path / "hub")
-    with hub, hub.topic("orders", int).tail(group="billing", until="end") as deliveries:
-        again = list(deliveries)
+    with hub, hub.topic("orders", int).tail(group="billing", until="end") as consumer:
+        again = list(consumer)
     assert len(again) < MESSAGES
 
 
-def test_a_consumer_may_go_on_and_leave_after_the_main_thread_has_ended(
+def test_a_consumer_may_continue_and_leave_after_the_main_thread_has_ended(
     hub: tailrace.Hub, tmp_path: Path
 ) -> None:
     assert run(CONSUMING + LEAVING, tmp_path / "hub") == b""

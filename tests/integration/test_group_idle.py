@@ -1,4 +1,4 @@
-"""What consumers cost while nothing happens."""
+"""The cost of idle consumers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import tailrace
-from tests.evidence import RecordEvidence
-from tests.integration.children import Child, Report
-from tests.scale import count
-from tests.waiting import until
+from tests.support.counts import count
+from tests.support.evidence import RecordEvidence
+from tests.support.processes import Child, Report
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.part("groups"), pytest.mark.timeout(600)]
 
@@ -26,7 +26,7 @@ OF_A_CORE_MAX = 0.05
 
 
 def _idle(report: Report, directory: Path, groups: list[str]) -> None:
-    """A consumer for each name, in a thread of its own, to which nothing comes."""
+    """Run an idle consumer for each name, in its own thread."""
     with tailrace.open(directory) as hub:
         topic = hub.topic("orders", int)
         consumers = [topic.tail(group=group).start(report) for group in groups]
@@ -63,11 +63,11 @@ def test_a_thousand_idle_consumers_cost_a_twentieth_of_a_core(
 
 
 def _is_shared(hub: tailrace.Hub, group: str) -> bool:
-    return all(stream.owner is not None for stream in hub.group(group).describe().streams)
+    return all(stream.owner is not None for stream in hub.group(group).describe().partitions)
 
 
 def _used_s(child: Child) -> float:
-    """The CPU seconds of a process, as the kernel counts them."""
+    """Return the CPU seconds of a process, as the kernel counts them."""
     fields = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()
     user, system = fields[11], fields[12]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,4 @@
-"""What happens to consumers at work: new topics, seeks, deletion, and messages nobody can do."""
+"""Running consumers: new topics, seeks, deletions, and messages that always fail."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import tailrace
 from tailrace.errors import DeliveryFailed, UnknownGroup, UnknownTopic
-from tests.integration.children import Child, Report
+from tests.support.processes import Child, Report
 
 pytestmark = pytest.mark.part("groups")
 
@@ -25,12 +25,12 @@ def hub(tmp_path: Path) -> Iterator[tailrace.Hub]:
 
 
 def _consume(report: Report, directory: Path, topics: str) -> None:
-    """Report all values, and what ends it."""
+    """Consume, and report all values and the error that ends the loop."""
     group = None if topics.startswith("$") else "billing"
-    with tailrace.open(directory) as hub, hub.tail(topics, int, group=group) as deliveries:
+    with tailrace.open(directory) as hub, hub.tail(topics, int, group=group) as consumer:
         report("joined")
         try:
-            for delivery in deliveries:
+            for delivery in consumer:
                 report(delivery.value)
         except tailrace.Error as error:
             report(type(error).__name__)
@@ -61,7 +61,7 @@ def test_a_group_over_a_filter_consumes_a_topic_that_is_created_later(
     list(child.kill())
 
 
-def test_consumers_of_a_topic_that_is_deleted_get_an_error_and_those_of_a_filter_go_on(
+def test_consumers_of_a_deleted_topic_get_an_error_and_those_of_a_filter_continue(
     hub: tailrace.Hub, tmp_path: Path
 ) -> None:
     hub.create_topic("orders.eu", int, partitions=2).push(1)
@@ -81,7 +81,7 @@ def test_consumers_of_a_topic_that_is_deleted_get_an_error_and_those_of_a_filter
         list(child.kill())
 
 
-def test_a_consumer_that_gives_a_message_back_for_ever_gets_an_error_and_other_keys_go_on(
+def test_a_consumer_that_always_nacks_a_message_gets_an_error_and_other_keys_continue(
     hub: tailrace.Hub,
 ) -> None:
     topic = hub.create_topic("orders", int, partitions=1)
@@ -89,41 +89,39 @@ def test_a_consumer_that_gives_a_message_back_for_ever_gets_an_error_and_other_k
     topic.push_many([("good", 1), ("bad", 2), ("good", 3), ("other", 4)])
     taken: list[int] = []
 
-    def take(deliveries: tailrace.Deliveries[int]) -> None:
-        for delivery in deliveries:
+    def take(consumer: tailrace.Consumer[int]) -> None:
+        for delivery in consumer:
             taken.append(delivery.value)
             if delivery.key == "bad":
                 delivery.nack()
             else:
                 delivery.ack()
 
-    with topic.tail(group="billing", ack="manual", attempts=3, idle_timeout="1s") as deliveries:
+    with topic.tail(group="billing", ack="manual", attempts=3, idle_timeout="1s") as consumer:
         with pytest.raises(DeliveryFailed) as failed:
-            take(deliveries)
-        take(deliveries)
+            take(consumer)
+        take(consumer)
     assert sorted(taken) == [0, 0, 0, 1, 3, 4]
     error = failed.value
     assert (error.position, error.key, error.attempts) == (bad.id, "bad", 3)
     [lag] = hub.group("billing").lag()
-    assert lag.behind == 2
+    assert lag.lag == 2
 
 
-def test_a_loop_until_the_end_ends_with_what_was_there_when_it_began(hub: tailrace.Hub) -> None:
+def test_a_loop_until_the_end_ends_at_the_end_offsets_of_its_start(hub: tailrace.Hub) -> None:
     topic = hub.create_topic("orders", int, partitions=4)
     topic.push_many([(f"k{number}", number) for number in range(100)])
     topic.scale(8)
     topic.push_many([(f"k{number}", number) for number in range(100, 200)])
     taken = []
-    with topic.tail(group="billing", until="end") as deliveries:
-        for delivery in deliveries:
+    with topic.tail(group="billing", until="end") as consumer:
+        for delivery in consumer:
             taken.append(delivery.value)
             topic.push(1000 + delivery.value, key=delivery.key)
     assert sorted(taken) == list(range(200))
 
 
-def test_a_seek_sends_consumers_at_work_elsewhere_at_once(
-    hub: tailrace.Hub, tmp_path: Path
-) -> None:
+def test_a_seek_moves_running_consumers_at_once(hub: tailrace.Hub, tmp_path: Path) -> None:
     topic = hub.create_topic("orders", int, partitions=1)
     topic.push_many([("k", number) for number in range(100)])
     child = _consumer(tmp_path, "orders")
@@ -139,9 +137,7 @@ def test_a_seek_sends_consumers_at_work_elsewhere_at_once(
     list(child.kill())
 
 
-def test_consumers_of_a_group_that_is_deleted_get_an_error(
-    hub: tailrace.Hub, tmp_path: Path
-) -> None:
+def test_consumers_of_a_deleted_group_get_an_error(hub: tailrace.Hub, tmp_path: Path) -> None:
     topic = hub.create_topic("orders", int, partitions=1)
     topic.push(0, key="k")
     child = _consumer(tmp_path, "orders")

@@ -1,4 +1,4 @@
-"""Consumers that come and go in order, in processes of their own: each message once."""
+"""Consumers in child processes that join and leave in order: each message once."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import tailrace
-from tests.evidence import RecordEvidence
-from tests.integration.children import Child, Report
-from tests.integration.sightings import TOPIC, Lines, Verdict, read_lines
-from tests.integration.storm import GROUP, line_of, push
-from tests.scale import count
+from tests.integration.chaos import GROUP, line_of, push
+from tests.support.counts import count
+from tests.support.delivery_log import TOPIC, DeliveryLog, Verdict, read_lines
+from tests.support.evidence import RecordEvidence
+from tests.support.processes import Child, Report
 
 pytestmark = [pytest.mark.part("groups"), pytest.mark.timeout(1800)]
 
@@ -21,14 +21,14 @@ VISIT_S = 0.5
 
 
 def _visit(report: Report, directory: Path, file: Path, visits: int, most: int) -> None:
-    """Join, consume some and leave, again and again."""
-    lines, chance = Lines(file), random.Random(str(file))
+    """Join, consume some messages and leave, repeatedly."""
+    lines, chance = DeliveryLog(file), random.Random(str(file))
     with tailrace.open(directory) as hub:
         topic = hub.topic(TOPIC, bytes)
         for _ in range(visits):
-            with topic.tail(group=GROUP, idle_timeout="500ms") as deliveries:
+            with topic.tail(group=GROUP, idle_timeout="500ms") as consumer:
                 enough = chance.randint(1, most)
-                for taken, delivery in enumerate(deliveries, 1):
+                for taken, delivery in enumerate(consumer, 1):
                     lines.write([line_of(delivery)])
                     if taken == enough:
                         break
@@ -36,12 +36,12 @@ def _visit(report: Report, directory: Path, file: Path, visits: int, most: int) 
 
 
 def _consume_rest(directory: Path, file: Path) -> None:
-    lines = Lines(file)
+    lines = DeliveryLog(file)
     with (
         tailrace.open(directory) as hub,
-        hub.topic(TOPIC, bytes).tail(group=GROUP, until="end") as deliveries,
+        hub.topic(TOPIC, bytes).tail(group=GROUP, until="end") as consumer,
     ):
-        for delivery in deliveries:
+        for delivery in consumer:
             lines.write([line_of(delivery)])
 
 
@@ -50,7 +50,7 @@ def test_while_consumers_come_and_go_in_order_each_message_is_delivered_once_and
 ) -> None:
     messages = count("orderly messages", test=20_000, soak=500_000)
     visits = count("visits", test=8, soak=150)
-    directory, receipts = tmp_path / "hub", tmp_path / "told"
+    directory, receipts = tmp_path / "hub", tmp_path / "receipts"
     with tailrace.open(directory, sync="none") as hub:
         hub.create_topic(TOPIC, bytes, partitions=12)
     files = [tmp_path / f"seen-{number}" for number in range(VISITORS + 1)]
@@ -66,5 +66,5 @@ def test_while_consumers_come_and_go_in_order_each_message_is_delivered_once_and
     violations = sum(verdict.wrong.values()) + len(verdict.audit.doubled) + marked
     record_evidence("groups", "orderly joins and leaves", visits * VISITORS, [], violations)
     assert verdict.audit.well, verdict.wrong
-    assert verdict.audit.seen == verdict.audit.told == messages
+    assert verdict.audit.seen == verdict.audit.pushed == messages
     assert marked == 0

@@ -1,4 +1,4 @@
-"""Consumers of a group in several processes: who takes over what, and how soon."""
+"""Consumers of a group in several processes: takeovers, and how long they take."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import pytest
 
 import tailrace
-from tailrace.group.deliveries import Deliveries
-from tailrace.hub import Hub
-from tests.integration.children import Child, Report
-from tests.integration.processes import continued_after, stop
+from tailrace.group.consumer.consumer import Consumer
+from tailrace.hub.hub import Hub
+from tests.support.processes import Child, Report, continued_after, stop
 
 pytestmark = pytest.mark.part("groups")
 
@@ -24,7 +23,7 @@ TAKE_OVER_MAX_S = 1.0
 
 
 class Seen(NamedTuple):
-    """A message that a process was handed, when by the clock of the host, and by which process."""
+    """A message that a process received, with the time of the host's clock."""
 
     value: int
     partition: int
@@ -32,25 +31,25 @@ class Seen(NamedTuple):
     pid: int
 
 
-def _tail(hub: Hub) -> Deliveries[int]:
+def _tail(hub: Hub) -> Consumer[int]:
     return hub.topic("orders", int).tail(group="billing")
 
 
 def _consume(report: Report, directory: Path) -> None:
-    """Consume for ever and report everything."""
-    with tailrace.open(directory) as hub, _tail(hub) as deliveries:
+    """Consume until killed, and report every message."""
+    with tailrace.open(directory) as hub, _tail(hub) as consumer:
         report("joined")
-        for delivery in deliveries:
+        for delivery in consumer:
             seen = Seen(delivery.value, delivery.partition, time.monotonic(), os.getpid())
             report(seen)
 
 
 def _consume_some(report: Report, directory: Path, count: int) -> None:
-    """Consume so many and leave in order."""
+    """Consume a number of messages, and leave in order."""
     with tailrace.open(directory) as hub:
-        with _tail(hub) as deliveries:
+        with _tail(hub) as consumer:
             report("joined")
-            for taken, delivery in enumerate(deliveries, 1):
+            for taken, delivery in enumerate(consumer, 1):
                 report(Seen(delivery.value, delivery.partition, time.monotonic(), os.getpid()))
                 if taken == count:
                     break
@@ -67,7 +66,7 @@ class Pusher:
         self.pushed = 0
 
     def push(self) -> None:
-        """One message to each partition."""
+        """Push one message to each partition."""
         numbers = range(self.pushed, self.pushed + PARTITIONS)
         self.topic.push_many([(self._keys[n % PARTITIONS], n) for n in numbers])
         self.pushed += PARTITIONS
@@ -93,7 +92,7 @@ def _consumers(directory: Path, count: int) -> Iterator[list[Child]]:
 def _collect(
     pusher: Pusher, children: list[Child], done: Callable[[list[Seen]], object]
 ) -> list[Seen]:
-    """Push and listen until something is seen."""
+    """Push and collect reports until a condition holds."""
     seen: list[Seen] = []
     deadline = time.monotonic() + 30
     while not done(seen):
@@ -133,7 +132,7 @@ def test_two_processes_share_a_topic_and_one_takes_over_when_the_other_is_killed
 
 
 def _check_nothing_is_lost(seen: list[Seen]) -> None:
-    """Per partition everything up to the last that was seen there, in order but for repetitions."""
+    """Check that each partition was seen without gaps and in order, apart from repeats."""
     for number in range(PARTITIONS):
         mine = sorted((each for each in seen if each.partition == number), key=lambda s: s.at)
         first_times = list(dict.fromkeys(each.value for each in mine))
@@ -141,13 +140,13 @@ def _check_nothing_is_lost(seen: list[Seen]) -> None:
 
 
 def _taken_over_at(after: list[Seen]) -> float:
-    """When the last of the partitions was consumed again."""
+    """Return the time at which the last of the partitions was consumed again."""
     return max(
         min(each.at for each in after if each.partition == number) for number in range(PARTITIONS)
     )
 
 
-def test_when_the_leader_is_killed_another_leads_and_everything_goes_on(
+def test_when_the_leader_is_killed_another_leads_and_consumption_continues(
     hub: Hub, tmp_path: Path
 ) -> None:
     pusher = Pusher(hub)
@@ -165,9 +164,7 @@ def test_when_the_leader_is_killed_another_leads_and_everything_goes_on(
     _check_nothing_is_lost([*seen, *after])
 
 
-def test_a_process_that_leaves_in_order_hands_over_without_a_message_twice(
-    hub: Hub, tmp_path: Path
-) -> None:
+def test_a_process_that_leaves_in_order_repeats_no_message(hub: Hub, tmp_path: Path) -> None:
     pusher = Pusher(hub)
     with _consumers(tmp_path / "hub", 1) as (stays,):
         leaves = Child(_consume_some, tmp_path / "hub", 50)
@@ -188,7 +185,7 @@ def test_a_process_that_leaves_in_order_hands_over_without_a_message_twice(
     assert sorted(values) == list(range(pusher.pushed))
 
 
-def test_a_stopped_process_loses_what_it_has_and_comes_back(hub: Hub, tmp_path: Path) -> None:
+def test_a_stopped_process_loses_its_partitions_and_comes_back(hub: Hub, tmp_path: Path) -> None:
     pusher = Pusher(hub)
     with _consumers(tmp_path / "hub", 2) as children:
         both = {child.pid for child in children}

@@ -1,4 +1,4 @@
-"""Names held by processes: one at a time, and free at once when the holder is dead."""
+"""Names held by processes: one at a time, and free at once when the holder is killed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ import pytest
 
 from tailrace.backend.embedded import EmbeddedBackend, holds
 from tailrace.errors import Busy, InvalidValue
-from tests.integration.children import Child, Report
-from tests.integration.processes import ended_well, fork, kill_now
-from tests.scale import count
+from tests.support.counts import count
+from tests.support.processes import Child, Report, ended_well, fork, kill_now
 
 pytestmark = pytest.mark.part("fences")
 
@@ -39,7 +38,7 @@ def _hold_for_ever(report: Report, directory: Path, owner: str) -> None:
     signal.pause()
 
 
-def test_a_name_held_by_another_process_is_refused_until_that_is_killed(
+def test_a_name_held_by_another_process_is_refused_until_it_is_killed(
     hub: EmbeddedBackend, tmp_path: Path
 ) -> None:
     child = Child(_hold_for_ever, tmp_path, "driver 7")
@@ -63,7 +62,7 @@ def test_two_opened_hubs_of_one_process_hold_a_name_one_at_a_time(
         assert other.holder(NAME) == "one"
 
 
-def test_closing_a_hub_frees_what_it_held(hub: EmbeddedBackend, tmp_path: Path) -> None:
+def test_closing_a_hub_releases_its_holds(hub: EmbeddedBackend, tmp_path: Path) -> None:
     other = EmbeddedBackend.open(tmp_path)
     hold = other.hold(NAME, "other")
     other.close()
@@ -103,7 +102,7 @@ def test_a_forked_child_holds_nothing_and_frees_nothing(
         kill_now(survivor)
 
 
-def test_a_beat_is_seen_by_other_processes_and_a_forked_child_gives_none(
+def test_a_heartbeat_is_seen_by_other_processes_and_a_forked_child_gives_none(
     hub: EmbeddedBackend, tmp_path: Path
 ) -> None:
     with closing(EmbeddedBackend.open(tmp_path)) as other, hub.hold(NAME, "parent") as hold:
@@ -119,7 +118,7 @@ def test_a_beat_is_seen_by_other_processes_and_a_forked_child_gives_none(
         assert other.beats(NAME) not in (None, before)
 
 
-def test_a_killed_holder_beats_no_more(hub: EmbeddedBackend, tmp_path: Path) -> None:
+def test_a_killed_holder_gives_no_heartbeat(hub: EmbeddedBackend, tmp_path: Path) -> None:
     child = Child(_hold_for_ever, tmp_path, "driver 7")
     assert child.next_report() == "held"
     assert hub.beats(NAME) is not None
@@ -127,7 +126,7 @@ def test_a_killed_holder_beats_no_more(hub: EmbeddedBackend, tmp_path: Path) -> 
     assert hub.beats(NAME) is None
 
 
-def test_a_child_may_hold_what_its_parent_released(hub: EmbeddedBackend) -> None:
+def test_a_child_may_hold_a_name_that_its_parent_released(hub: EmbeddedBackend) -> None:
     hub.hold(NAME, "parent").release()
 
     def take() -> None:
@@ -138,7 +137,7 @@ def test_a_child_may_hold_what_its_parent_released(hub: EmbeddedBackend) -> None
     assert hub.holder(NAME) is None
 
 
-def test_a_program_that_the_holder_started_does_not_hold(
+def test_a_program_started_by_the_holder_does_not_hold_the_name(
     hub: EmbeddedBackend, tmp_path: Path
 ) -> None:
     hold = hub.hold(NAME, "one")
@@ -180,7 +179,7 @@ def test_processes_that_contend_hold_a_name_one_at_a_time(tmp_path: Path) -> Non
 def test_a_holder_that_forks_in_a_thread_while_it_takes_names_keeps_none_held(
     hub: EmbeddedBackend,
 ) -> None:
-    """No child comes to share a name that it does not know of."""
+    """No child shares a hold that it does not know of."""
     done = threading.Event()
 
     def take() -> None:

@@ -16,9 +16,8 @@ import pytest
 
 from tailrace.backend.embedded.locks import Locks
 from tailrace.errors import BackendUnavailable
-from tests.integration.children import Child, Report
-from tests.integration.processes import await_death, kill_now
-from tests.waiting import until
+from tests.support.processes import Child, Report, await_death, kill_now
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.part("fences")
 
@@ -30,7 +29,7 @@ SHORT_S = 0.05
 
 
 class _Hub:
-    """The lock files of a hub, and all who have opened them."""
+    """The lock files of a hub, and all that have opened them."""
 
     def __init__(self, directory: Path) -> None:
         self.files = directory / "partitions", directory / "commit"
@@ -78,11 +77,11 @@ def _give_up(locks: Locks) -> None:
 
 
 def _await_no_wait(locks: Locks) -> None:
-    """Until the lock that somebody gave up on has come."""
+    """Wait until a lock that timed out has been granted."""
     until(lambda: not locks._waits, "still waiting for a lock")
 
 
-def test_a_lock_that_is_held_names_its_holder_to_who_gives_up(hub: _Hub) -> None:
+def test_waiting_for_a_held_lock_fails_with_the_name_of_its_holder(hub: _Hub) -> None:
     with (
         _held(hub.open()),
         pytest.raises(BackendUnavailable, match=rf"partition 7 .* process {os.getpid()} holds it"),
@@ -108,7 +107,7 @@ def test_partitions_are_locked_one_by_one(hub: _Hub) -> None:
             other.lock_partition(neighbour, time.monotonic(), "a neighbour")
 
 
-def test_a_lock_that_was_given_up_on_is_let_go_of_when_it_comes(hub: _Hub) -> None:
+def test_a_lock_granted_after_its_timeout_is_released(hub: _Hub) -> None:
     holder, impatient, third = hub.open(), hub.open(), hub.open()
     with _held(holder):
         _give_up(impatient)
@@ -117,7 +116,7 @@ def test_a_lock_that_was_given_up_on_is_let_go_of_when_it_comes(hub: _Hub) -> No
         pass
 
 
-def test_a_lock_that_was_given_up_on_is_adopted_by_who_asks_again(hub: _Hub) -> None:
+def test_a_lock_granted_after_its_timeout_is_adopted_by_the_next_request(hub: _Hub) -> None:
     holder, impatient, third = hub.open(), hub.open(), hub.open()
     with _held(holder):
         _give_up(impatient)
@@ -147,7 +146,9 @@ class _SlowToLetGo(Locks):
             self.let_go.set()
 
 
-def test_asking_again_at_the_instant_a_lock_comes_never_makes_two_holders(hub: _Hub) -> None:
+def test_requesting_a_lock_again_at_the_instant_it_is_granted_never_makes_two_holders(
+    hub: _Hub,
+) -> None:
     holder, third = hub.open(), hub.open()
     impatient = hub.add(_SlowToLetGo(*hub.files))
     with _held(holder):
@@ -158,7 +159,7 @@ def test_asking_again_at_the_instant_a_lock_comes_never_makes_two_holders(hub: _
         assert not _is_free(third)
 
 
-def test_who_is_interrupted_while_it_waits_keeps_no_lock(hub: _Hub) -> None:
+def test_a_thread_that_is_interrupted_while_it_waits_keeps_no_lock(hub: _Hub) -> None:
     holder, interrupted, third = hub.open(), hub.open(), hub.open()
     main = threading.main_thread().ident
     assert main is not None
@@ -171,7 +172,7 @@ def test_who_is_interrupted_while_it_waits_keeps_no_lock(hub: _Hub) -> None:
         pass
 
 
-def test_a_lock_that_comes_after_its_locks_were_closed_releases_nobody_else_s(
+def test_a_lock_granted_after_closing_releases_no_lock_of_another(
     tmp_path: Path,
 ) -> None:
     files = tmp_path / "partitions", tmp_path / "commit"
@@ -214,7 +215,7 @@ def _hold_for_ever(report: Report, files: tuple[Path, Path]) -> None:
     signal.pause()
 
 
-def test_waits_one_after_the_other_need_one_thread_which_ends_with_its_locks(
+def test_successive_waits_need_one_thread_which_ends_with_its_locks(
     tmp_path: Path,
 ) -> None:
     files = tmp_path / "partitions", tmp_path / "commit"

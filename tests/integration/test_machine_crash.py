@@ -1,11 +1,12 @@
-"""A crash of the machine under `sync="none"`, played: bytes lost, commits rolled back, a new boot.
+"""A simulated machine crash under `sync="none"`: bytes lost, commits rolled back, a new boot.
 
-What was acknowledged may be gone, and is then reported; but no offset and no epoch that anyone
-was ever told is given to anything else.
+Acknowledged records may be lost, and are then reported. No offset and no epoch that was ever
+returned is used again.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import shutil
@@ -18,9 +19,9 @@ from tailrace.backend.contract import Change, Transaction, raise_fence
 from tailrace.backend.embedded import EmbeddedBackend, folding, writer
 from tailrace.errors import Fenced, OutOfRange, Sealed
 from tailrace.message import Partition
-from tests.contract.records import P0, P1, P2, TOPIC, append, create, read, records, values
-from tests.evidence import RecordEvidence
-from tests.scale import count
+from tests.support.counts import count
+from tests.support.evidence import RecordEvidence
+from tests.support.records import P0, P1, P2, TOPIC, append, create, read, records, values
 
 pytestmark = pytest.mark.part("log")
 
@@ -35,7 +36,7 @@ def _open(
 
 
 def _save(directory: Path, to: Path) -> None:
-    """Keep the database as it is now: what a later crash brings back."""
+    """Save the database as it is now, for a later simulated crash."""
     to.mkdir(exist_ok=True)
     for name in DATABASE:
         shutil.copyfile(directory / name, to / name)
@@ -48,7 +49,7 @@ def _roll_back(directory: Path, saved: Path) -> None:
 
 
 def _file(directory: Path, partition: Partition, ending: str = ".log") -> Path:
-    """The newest segment file of a partition."""
+    """Return the newest segment file of a partition."""
     here = f"{partition.topic}/{partition.storage}.{partition.number}-*/*{ending}"
     return max((directory / "topics").glob(here))
 
@@ -79,7 +80,7 @@ def test_lost_bytes_become_gaps_that_are_reported(tmp_path: Path) -> None:
         assert append(backend, P0, b"again").start == INCARNATION + 1
 
 
-def test_zeroed_pages_become_gaps_and_what_is_around_them_is_read(tmp_path: Path) -> None:
+def test_zeroed_pages_become_gaps_and_the_records_around_them_are_read(tmp_path: Path) -> None:
     with closing(_open(tmp_path, "first")) as backend:
         create(backend)
         for number in range(9):
@@ -95,7 +96,9 @@ def test_zeroed_pages_become_gaps_and_what_is_around_them_is_read(tmp_path: Path
         assert [found for _, found in backend.log.verify(P0) if found] == []
 
 
-def test_gaps_are_told_by_every_opening_until_they_are_accepted(tmp_path: Path) -> None:
+def test_gaps_are_reported_by_every_open_until_they_are_accepted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with closing(_open(tmp_path, "first")) as backend:
         create(backend)
         append(backend, P0, b"lost")
@@ -103,13 +106,14 @@ def test_gaps_are_told_by_every_opening_until_they_are_accepted(tmp_path: Path) 
     for _ in range(2):
         with closing(_open(tmp_path, "second")) as backend:
             assert [gap.split(" ")[0] for gap in backend.info.gaps] == [f"{P0}@0"]
+            assert caplog.record_tuples == [("tailrace.hub", logging.WARNING, backend.info.gaps[0])]
     with closing(_open(tmp_path, "second")) as backend:
         backend.accept_gaps()
     with closing(_open(tmp_path, "second")) as backend:
         assert backend.info.gaps == ()
 
 
-def test_lost_positions_are_found_again(tmp_path: Path) -> None:
+def test_lost_positions_are_rebuilt(tmp_path: Path) -> None:
     expected = [b"%d" % number for number in range(200)]
     with closing(_open(tmp_path, "first")) as backend:
         create(backend)
@@ -147,13 +151,13 @@ def test_rolled_back_commits_never_give_an_offset_or_an_epoch_twice(tmp_path: Pa
         append(backend, P0, b"kept")
         old_epoch = raise_fence(backend.store, "owner").epoch
         _save(hub, saved)
-        told = [append(backend, P0, b"lost"), append(backend, P1, b"lost", b"lost")]
+        lost = [append(backend, P0, b"lost"), append(backend, P1, b"lost", b"lost")]
         lost_fence = raise_fence(backend.store, "owner")
     _roll_back(hub, saved)
     with closing(_open(hub, "second")) as backend:
         assert values(backend, P0) == [b"kept"]
         assert values(backend, P1) == []
-        for landed in told:
+        for landed in lost:
             with pytest.raises(OutOfRange):
                 backend.log.read(landed.partition, landed.end, 1000)
             assert append(backend, landed.partition, b"new").start >= INCARNATION
@@ -174,8 +178,8 @@ def test_an_incarnation_that_is_lost_to_the_next_crash_gives_no_offset_twice(
         append(backend, P0, b"kept")
     with closing(_open(hub, "second")) as backend:
         _save(hub, saved)
-        told = append(backend, P0, b"lost")
-        assert told.start == INCARNATION
+        landed = append(backend, P0, b"lost")
+        assert landed.start == INCARNATION
     _roll_back(hub, saved)
     with closing(_open(hub, "third")) as backend:
         assert append(backend, P0, b"new").start == 2 * INCARNATION
@@ -207,7 +211,7 @@ def test_segments_that_the_crash_ended_know_their_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sync", ["batch", "none"])
-def test_under_either_policy_a_new_boot_begins_a_new_incarnation(sync: str, tmp_path: Path) -> None:
+def test_under_either_policy_a_new_boot_starts_a_new_incarnation(sync: str, tmp_path: Path) -> None:
     with closing(_open(tmp_path, "first", sync)) as backend:
         create(backend)
         append(backend, P0, b"a")
@@ -217,7 +221,7 @@ def test_under_either_policy_a_new_boot_begins_a_new_incarnation(sync: str, tmp_
         assert values(backend, P0) == [b"a", b"b"]
 
 
-def test_crashes_at_random_places_give_no_offset_twice_and_serve_nothing_wrong(
+def test_crashes_at_random_points_give_no_offset_twice_and_serve_nothing_wrong(
     tmp_path: Path, record_evidence: RecordEvidence
 ) -> None:
     crashes = count("machine_crashes", test=20, soak=200)

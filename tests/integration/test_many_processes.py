@@ -1,4 +1,4 @@
-"""Many processes on one hub: order per key, nothing behind a seal, no commit missed, nobody
+"""Many processes on one hub: order per key, no record after a seal, no commit missed, no process
 starved."""
 
 from __future__ import annotations
@@ -16,25 +16,26 @@ import pytest
 import tailrace
 from tailrace.backend.contract import Backend, Change, Transaction
 from tailrace.backend.embedded import EmbeddedBackend
+from tailrace.log.schema import import_pandas_now
 from tailrace.message import Partition
 from tailrace.topic import reading
-from tests.contract.records import P0, create, records
-from tests.evidence import RecordEvidence
-from tests.integration.children import Child, Report
-from tests.scale import count
+from tests.support.counts import count
+from tests.support.evidence import RecordEvidence
+from tests.support.processes import Child, Report
+from tests.support.records import P0, create, records
 
 pytestmark = pytest.mark.part("processes")
 
 PRODUCERS, READERS = 8, 4
 KEYS = 25
-"""Of each producer, which alone pushes them."""
+"""The number of keys of each producer. No other producer pushes them."""
 
 COUNTS = (12, 8, 4)
-"""What the topic is scaled to, over and over."""
+"""The partition counts that the topic is scaled to, in turn."""
 
 WAL_BYTES_MAX = 100 * 2**20
 QUIET_S = 5.0
-"""A follower that waits for so long has missed nothing, or what it missed counts as missed."""
+"""How long a follower waits before a commit that did not wake it counts as missed."""
 
 LOCK_TIMEOUT_S = 10.0
 
@@ -43,7 +44,7 @@ GO = "go"
 
 
 def _await_entry(backend: Backend, key: str) -> None:
-    """Until somebody writes the entry, so that children begin together."""
+    """Wait for a store entry, so that children start together."""
     with closing(backend.follower()) as follower:
         follower.arm()
         while backend.store.get(key) is None:
@@ -51,12 +52,12 @@ def _await_entry(backend: Backend, key: str) -> None:
             follower.arm()
 
 
-def _say(backend: Backend, key: str) -> None:
+def _announce(backend: Backend, key: str) -> None:
     backend.store.commit(Change(writes={key: b""}))
 
 
 def _produce(report: Report, directory: Path, name: str, seconds: float) -> None:
-    """Child: push numbers 0, 1, 2 … of each of its keys, in every way there is."""
+    """Child: push the numbers 0, 1, 2 … of each of its keys, by every kind of push."""
     with tailrace.open(directory) as hub:
         topic = hub.topic("jobs", bytes)
         pushed = dict.fromkeys((f"{name}-{key}" for key in range(KEYS)), 0)
@@ -70,6 +71,7 @@ def _produce(report: Report, directory: Path, name: str, seconds: float) -> None
                 pushed[key] += 1
             return pairs
 
+        import_pandas_now()  # It may take seconds, which are not part of the time below.
         report("ready")
         _await_entry(hub.backend, GO)
         end = time.monotonic() + seconds
@@ -85,18 +87,18 @@ def _produce(report: Report, directory: Path, name: str, seconds: float) -> None
                 for key, value in following(10, number):
                     producer.push(value, key=key)
             number += 1
-        report(pushed)
+        report({key: count for key, count in pushed.items() if count})
 
 
 class _Seal(NamedTuple):
-    """Where the partitions of a storage topic ended, as seen right after it was sealed."""
+    """The end offsets of a storage topic, read right after it was sealed."""
 
     storage: int
     ends: list[int]
 
 
 def _scale(report: Report, directory: Path, switches: int, seconds: float) -> None:
-    """Child: scale the topic again and again, evenly over the time."""
+    """Child: scale the topic at even intervals."""
     with tailrace.open(directory) as hub:
         topic = hub.topic("jobs", bytes)
         report("ready")
@@ -110,7 +112,7 @@ def _scale(report: Report, directory: Path, switches: int, seconds: float) -> No
 
 
 class _Seen(NamedTuple):
-    """What a reader has seen: how many messages of each key, and what was not as it should be."""
+    """The number of messages of each key that a reader has seen, and the violations."""
 
     counts: dict[str, int]
     violations: list[str]
@@ -126,8 +128,8 @@ class _Reader:
         self._offsets: defaultdict[Partition, int] = defaultdict(int)
         self.violations: list[str] = []
 
-    def look(self) -> bool:
-        """Read all there is; whether there was anything."""
+    def read_all(self) -> bool:
+        """Read all records. True if there were any."""
         found = False
         while reads := self._reader.poll():
             found = True
@@ -139,19 +141,19 @@ class _Reader:
         end = self._offsets[partition]
         self._offsets[partition] = end + len(rows["offset"])
         if rows["offset"] != list(range(end, self._offsets[partition])):
-            self.violations.append(f"{partition} went on with {rows['offset'][0]}, not {end}")
+            self.violations.append(f"{partition} continued with {rows['offset'][0]}, not {end}")
         for key, value in zip(map(bytes.decode, rows["key"]), map(int, rows["value"]), strict=True):
             if value != self._counts[key]:
-                self.violations.append(f"{key} went on with {value}, not {self._counts[key]}")
+                self.violations.append(f"{key} continued with {value}, not {self._counts[key]}")
             self._counts[key] += 1
 
     def seen(self) -> _Seen:
-        """What it has to tell."""
+        """Return the counts and violations so far."""
         return _Seen(dict(self._counts), self.violations)
 
 
 def _follow(report: Report, directory: Path) -> None:
-    """Child: read all there is, wait to be woken, and again, until all is done."""
+    """Child: read all records and wait for more, until all are read."""
     with tailrace.open(directory) as hub, closing(hub.backend.follower()) as follower:
         reader = _Reader(hub.topic("jobs", bytes))
         report("ready")
@@ -159,12 +161,12 @@ def _follow(report: Report, directory: Path) -> None:
         while not done:
             follower.arm()
             done = hub.backend.store.get(DONE) is not None
-            reader.look()
+            reader.read_all()
             if done or follower.wait(QUIET_S):
                 continue
-            # It was quiet. If there is something now, whoever put it there is about to say so.
-            if reader.look() and not follower.wait(QUIET_S):
-                reader.violations.append("a commit woke nobody")
+            # All was read. If there is a record now, its producer is about to report it.
+            if reader.read_all() and not follower.wait(QUIET_S):
+                reader.violations.append("a commit woke no follower")
         report(reader.seen())
 
 
@@ -180,15 +182,15 @@ def test_order_per_key_holds_for_many_producers_and_readers_while_the_topic_is_s
         readers = [Child(_follow, tmp_path) for _ in range(READERS)]
         scaler = Child(_scale, tmp_path, switches, float(seconds))
         assert {child.next_report() for child in (*producers, *readers, scaler)} == {"ready"}
-        _say(hub.backend, GO)
+        _announce(hub.backend, GO)
         pushed = {key: n for child in producers for key, n in child.next_report().items()}
         seals = list(scaler.rest())
-        _say(hub.backend, DONE)
+        _announce(hub.backend, DONE)
         seen = [child.next_report() for child in readers]
-        # A late one, which has all of it before it and takes it in small bites.
+        # A late reader, which reads everything in small batches.
         monkeypatch.setattr(reading, "READ_BYTES", 2048)
         late = _Reader(topic)
-        late.look()
+        late.read_all()
         seen.append(late.seen())
         after = topic.storage_topics
     violations = [violation for each in seen for violation in each.violations]
@@ -210,7 +212,7 @@ def test_order_per_key_holds_for_many_producers_and_readers_while_the_topic_is_s
 
 
 class _Share(NamedTuple):
-    """What one of many appenders got: how many appends, and the longest that one took."""
+    """The number of appends of one process, and the longest time of one."""
 
     appends: int
     longest_s: float
@@ -242,7 +244,7 @@ def test_of_many_processes_that_append_to_one_partition_none_is_starved(
         create(backend)
         children = [Child(_append_in_a_crowd, tmp_path, float(seconds)) for _ in range(PRODUCERS)]
         assert {child.next_report() for child in children} == {"ready"}
-        _say(backend, GO)
+        _announce(backend, GO)
         shares = [child.next_report() for child in children]
         assert backend.log.bounds(P0).end == sum(share.appends for share in shares)
     mean = statistics.mean(share.appends for share in shares)

@@ -1,4 +1,4 @@
-"""Named producers in real processes: each message once, in order, whoever is killed or replaced."""
+"""Named producers in real processes: each message once, in order, over kills and takeovers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pytest
 import tailrace
 from tailrace.errors import BackendUnavailable, Fenced
 from tailrace.settings import HubSettings
-from tests.evidence import RecordEvidence
-from tests.integration.children import Child, Report
-from tests.integration.processes import continued_after, stop
-from tests.scale import count
+from tests.support.counts import count
+from tests.support.evidence import RecordEvidence
+from tests.support.processes import Child, Report, continued_after, stop
+from tests.support.topics import all_messages
 
 pytestmark = pytest.mark.part("fences")
 
@@ -25,7 +25,7 @@ NAME = "importer"
 KEYS = 40
 BATCH_BYTES = 400
 FIRST = 200
-"""So many messages a producer sends before it says that it is under way."""
+"""The number of messages that a producer sends before it reports that it is running."""
 
 
 @pytest.fixture
@@ -45,8 +45,12 @@ def _key(number: int) -> str:
 
 
 def _push_on(report: Report, directory: Path, end: int | None) -> None:
-    """Child: go on behind the last message of the name, up to `end` or for ever."""
-    with tailrace.open(directory) as hub:
+    """Child: continue after the last message of the name, up to `end` or for ever.
+
+    It may be stopped while it waits for a lock, and the time for that wait goes on.
+    """
+    patient = HubSettings(lock_timeout=timedelta(minutes=5))
+    with tailrace.open(directory, settings=patient) as hub:
         producer = hub.topic("jobs", bytes).producer(
             name=NAME, linger="1ms", batch_bytes=BATCH_BYTES
         )
@@ -57,7 +61,7 @@ def _push_on(report: Report, directory: Path, end: int | None) -> None:
                 producer.push(_value(number), key=_key(number))
                 number += 1
                 if number == start + FIRST:
-                    report("under way")
+                    report("running")
             producer.close()
             report("done")
         except Fenced:
@@ -65,18 +69,13 @@ def _push_on(report: Report, directory: Path, end: int | None) -> None:
 
 
 def _stored(hub: tailrace.Hub) -> list[tuple[str | None, int]]:
-    """Keys and numbers of all messages, in lineage order."""
+    """Return keys and numbers of all messages, in lineage order."""
     topic = hub.topic("jobs", bytes)
-    reader = topic.reader()
-    found = []
-    while reads := reader.poll():
-        for read in reads:
-            found += [(m.key, int(m.data)) for m in topic.messages(*read)]
-    return found
+    return [(message.key, int(message.data)) for message in all_messages(topic)]
 
 
 def _violations(stored: list[tuple[str | None, int]], end: int) -> list[str]:
-    """What is not once or not in its key's order, of the messages 0 up to `end`."""
+    """Return the violations: messages up to `end` that are missing, repeated or out of order."""
     found = []
     numbers = sorted(number for _, number in stored)
     if numbers != list(range(end)):
@@ -111,7 +110,7 @@ def test_a_named_producer_that_is_killed_again_and_again_stores_each_message_onc
     end = last.next_report() + 1000
     assert list(last.rest()) == ["done"]
     final = Child(_push_on, tmp_path / "hub", end)
-    assert list(final.rest()) == [end - 1000, "under way", "done"]
+    assert list(final.rest()) == [end - 1000, "running", "done"]
     violations = _violations(_stored(hub), end)
     record_evidence(
         "fences", "kills of a named producer over two switches", kills, [seed], len(violations)
@@ -127,7 +126,7 @@ def test_of_two_live_producers_of_one_name_the_older_is_fenced(
 ) -> None:
     topic = hub.create_topic("jobs", bytes, partitions=4)
     older = Child(_push_on, tmp_path / "hub", None)
-    assert [older.next_report(), older.next_report()] == [0, "under way"]
+    assert [older.next_report(), older.next_report()] == [0, "running"]
     newer = topic.producer(name=NAME)
     start = newer.last_number
     for number in range(start, start + 100):
@@ -144,7 +143,7 @@ def test_a_producer_that_slept_through_a_takeover_writes_nothing_when_it_wakes(
     end = 0
     for _ in range(count("producer_sleeps", test=4, soak=50)):
         sleeper = Child(_push_on, tmp_path / "hub", None)
-        assert [sleeper.next_report(), sleeper.next_report()] == [end, "under way"]
+        assert [sleeper.next_report(), sleeper.next_report()] == [end, "running"]
         newer = None
         while newer is None:
             with (

@@ -1,4 +1,4 @@
-"""What cannot be opened as a hub is refused with the reason, and left as it was."""
+"""A path that cannot be opened as a hub is refused with the reason, and left unchanged."""
 
 from __future__ import annotations
 
@@ -11,23 +11,27 @@ import apsw
 import pytest
 
 from tailrace.backend.embedded import EmbeddedBackend, layout, opening
-from tailrace.errors import BackendUnavailable, Error, IncompatibleHub, InvalidValue
-from tests.contract.records import P0, append, create, values
-from tests.integration.children import Child, Report
-from tests.scale import count
+from tailrace.errors import BackendUnavailable, Error, IncompatibleHub, InvalidValue, ReadOnlyHub
+from tests.support.counts import count
+from tests.support.processes import Child, Report
+from tests.support.records import P0, append, create, values
+from tests.support.users import directory_for_all, needs_root
 
 pytestmark = pytest.mark.part("log")
 
 NOBODY = 65534
 
 
-@pytest.fixture
-def hub(tmp_path: Path) -> Path:
-    directory = tmp_path / "hub"
+def _make_hub(directory: Path) -> Path:
     with closing(EmbeddedBackend.open(directory, sync="none")) as backend:
         create(backend)
         append(backend, P0, b"kept")
     return directory
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Path:
+    return _make_hub(tmp_path / "hub")
 
 
 def _open_as_nobody(report: Report, directory: Path) -> None:
@@ -40,23 +44,22 @@ def _open_as_nobody(report: Report, directory: Path) -> None:
         report(error)
 
 
+@needs_root
 @pytest.mark.parametrize("mode", [0o000, 0o755], ids=["unreadable", "read-only"])
-def test_a_directory_without_permission_is_refused_and_works_again_with_it(
-    mode: int, hub: Path
-) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root may become another user")
-    for parent in hub.parents[:3]:
-        parent.chmod(0o755)
-    hub.chmod(mode)
-    error = Child(_open_as_nobody, hub).next_report()
-    assert isinstance(error, BackendUnavailable)
-    assert str(hub) in str(error)
-    assert "Permission denied" in str(error)
-    hub.chmod(0o700)
-    with closing(EmbeddedBackend.open(hub)) as backend:
-        append(backend, P0, b"again")
-        assert values(backend, P0) == [b"kept", b"again"]
+def test_a_directory_without_permission_is_refused_and_works_again_with_it(mode: int) -> None:
+    with directory_for_all() as place:
+        hub = _make_hub(place / "hub")
+        hub.chmod(mode)
+        error = Child(_open_as_nobody, hub).next_report()
+        assert isinstance(error, ReadOnlyHub)
+        assert f"may not write {hub}" in str(error)
+        assert "it belongs to root (uid 0), group " in str(error)
+        assert "run as root (uid 0), or share the hub with a group" in str(error)
+        assert f"tailrace.open('{hub}', mode='ro')" in str(error)
+        hub.chmod(0o700)
+        with closing(EmbeddedBackend.open(hub)) as backend:
+            append(backend, P0, b"again")
+            assert values(backend, P0) == [b"kept", b"again"]
 
 
 def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
@@ -72,7 +75,9 @@ def test_a_hub_of_a_newer_format_is_refused_and_named(hub: Path) -> None:
     connection = apsw.Connection(str(hub / "hub.db"))
     connection.execute("UPDATE meta SET value = 99 WHERE name = 'format'")
     connection.close()
-    with pytest.raises(IncompatibleHub, match=rf"format 99.* knows up to {opening.FORMAT}"):
+    with pytest.raises(
+        IncompatibleHub, match=rf"format 99.* supports formats up to {opening.FORMAT}"
+    ):
         EmbeddedBackend.open(hub)
     connection = apsw.Connection(str(hub / "hub.db"))
     connection.execute("UPDATE meta SET value = ? WHERE name = 'format'", (opening.FORMAT,))
@@ -113,14 +118,14 @@ def test_processes_that_open_a_hub_of_format_1_at_once_all_open_it(hub: Path) ->
     assert [list(child.rest()) for child in children] == [[opening.FORMAT]] * 3
 
 
-def test_a_directory_that_is_no_hub_is_refused_and_nothing_is_put_into_it(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_a_hub_is_refused_and_left_unchanged(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("precious")
     with pytest.raises(IncompatibleHub, match="not a hub and not empty"):
         EmbeddedBackend.open(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_segments_whose_database_is_gone_are_refused_and_left_alone(hub: Path) -> None:
+def test_segments_without_their_database_are_refused_and_left_alone(hub: Path) -> None:
     for file in hub.glob("hub.db*"):
         file.unlink()
     before = sorted(hub.glob("topics/**/*"))
@@ -130,7 +135,7 @@ def test_segments_whose_database_is_gone_are_refused_and_left_alone(hub: Path) -
     assert not (hub / "hub.db").exists()
 
 
-def test_a_database_that_is_none_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "hub.db").write_bytes(b"this is no database" * 100)
     with pytest.raises(BackendUnavailable, match="file is not a database"):
         EmbeddedBackend.open(tmp_path)
@@ -152,7 +157,7 @@ def test_the_file_system_of_this_directory_is_known(tmp_path: Path) -> None:
 
 
 def test_another_sync_policy_than_the_stored_one_is_refused(hub: Path) -> None:
-    with pytest.raises(InvalidValue, match="set when it is made"):
+    with pytest.raises(InvalidValue, match="fixed when the hub is created"):
         EmbeddedBackend.open(hub, sync="batch")
     with pytest.raises(InvalidValue, match="batch or none"):
         EmbeddedBackend.open(hub, sync="sometimes")
@@ -165,7 +170,7 @@ def _open_again_and_again(report: Report, directory: Path) -> None:
         EmbeddedBackend.open(directory, sync="none").close()
 
 
-def test_a_process_killed_while_it_makes_or_opens_a_hub_leaves_one_that_opens(
+def test_a_process_killed_while_it_creates_or_opens_a_hub_leaves_one_that_opens(
     tmp_path: Path,
 ) -> None:
     for number in range(count("open_kills", test=10, soak=100)):

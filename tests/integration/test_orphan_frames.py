@@ -1,4 +1,4 @@
-"""A process killed inside COMMIT, its frames in the WAL but not yet in the WAL's index.
+"""A process killed inside COMMIT, with its frames in the WAL but not in the WAL's index.
 
 Such frames are nowhere to be seen while another process keeps the index alive, and become
 committed when the index is next rebuilt from the WAL. Here the first process puts the index back
@@ -18,10 +18,10 @@ import pytest
 
 from tailrace.backend.contract import Transaction
 from tailrace.backend.embedded import EmbeddedBackend
-from tailrace.backend.embedded.writer import Writer
+from tailrace.backend.embedded.writer import GroupWriter
 from tailrace.errors import CorruptBatch
-from tests.contract.records import P0, append, create, records, values
-from tests.integration.children import Child, Report
+from tests.support.processes import Child, Report
+from tests.support.records import P0, append, create, records, values
 
 pytestmark = pytest.mark.part("log")
 
@@ -49,10 +49,10 @@ def _die_inside_commit(report: Report, directory: Path) -> None:
     _die()
 
 
-def _die_before_commit(report: Report, directory: Path, *, looks_for_orphans: bool) -> None:
-    if not looks_for_orphans:
-        make_files: Callable[..., bool] = Writer._find_orphans
-        Writer._find_orphans = (  # type: ignore[method-assign]
+def _die_before_commit(report: Report, directory: Path, *, checks_for_orphans: bool) -> None:
+    if not checks_for_orphans:
+        make_files: Callable[..., bool] = GroupWriter._find_orphans
+        GroupWriter._find_orphans = (  # type: ignore[method-assign]
             lambda self, placed: make_files(self, placed) and False
         )
 
@@ -65,7 +65,7 @@ def _die_before_commit(report: Report, directory: Path, *, looks_for_orphans: bo
     backend.commit(Transaction(((P0, records(b"by the second")),)))
 
 
-def _leave_orphans(directory: Path, sync: str, *, looks_for_orphans: bool) -> None:
+def _leave_orphans(directory: Path, sync: str, *, checks_for_orphans: bool) -> None:
     with closing(EmbeddedBackend.open(directory, sync=sync)) as backend:
         create(backend)
         append(backend, P0, b"acknowledged")
@@ -73,7 +73,7 @@ def _leave_orphans(directory: Path, sync: str, *, looks_for_orphans: bool) -> No
     assert bystander.next_report() == "open"
     first = Child(_die_inside_commit, directory)
     assert list(first.rest()) == []
-    second = Child(_die_before_commit, directory, looks_for_orphans=looks_for_orphans)
+    second = Child(_die_before_commit, directory, checks_for_orphans=checks_for_orphans)
     assert list(second.rest()) == [1], "the second process sees nothing of the first one's commit"
     assert (first.exit_code, second.exit_code) == (-9, -9)
     list(bystander.kill())
@@ -83,7 +83,7 @@ def _leave_orphans(directory: Path, sync: str, *, looks_for_orphans: bool) -> No
 def test_frames_of_a_process_killed_inside_commit_never_meet_other_bytes(
     sync: str, tmp_path: Path
 ) -> None:
-    _leave_orphans(tmp_path, sync, looks_for_orphans=True)
+    _leave_orphans(tmp_path, sync, checks_for_orphans=True)
     with closing(EmbeddedBackend.open(tmp_path)) as backend:
         assert values(backend, P0) == [b"acknowledged"]
         assert append(backend, P0, b"next").start == 1
@@ -91,32 +91,30 @@ def test_frames_of_a_process_killed_inside_commit_never_meet_other_bytes(
 
 
 def test_without_the_small_commit_the_same_steps_corrupt_a_batch(tmp_path: Path) -> None:
-    _leave_orphans(tmp_path, "none", looks_for_orphans=False)
+    _leave_orphans(tmp_path, "none", checks_for_orphans=False)
     with closing(EmbeddedBackend.open(tmp_path)) as backend, pytest.raises(CorruptBatch):
         values(backend, P0)
 
 
 def _append_while_frames_come_back(report: Report, directory: Path) -> None:
-    """Child: the index of the WAL is rebuilt between the look for orphans and the small commit."""
-    find_orphans: Callable[..., bool] = Writer._find_orphans
+    """Child: rebuild the index of the WAL between the check for orphans and the small commit."""
+    find_orphans: Callable[..., bool] = GroupWriter._find_orphans
     index = os.open(directory / "hub.db-shm", os.O_RDWR)  # never closed, as above
 
-    def find_and_spoil(self: Writer, placed: object) -> bool:
+    def find_and_spoil(self: GroupWriter, placed: object) -> bool:
         found = find_orphans(self, placed)
         if found:
             os.pwrite(index, bytes(INDEX_HEAD_BYTES), 0)
         return found
 
-    Writer._find_orphans = find_and_spoil  # type: ignore[method-assign]
+    GroupWriter._find_orphans = find_and_spoil  # type: ignore[method-assign]
     backend = EmbeddedBackend.open(directory)
     report(append(backend, P0, b"by the second").start)
     _die()
 
 
 @pytest.mark.parametrize("sync", ["batch", "none"])
-def test_frames_that_come_back_at_the_last_moment_are_not_written_over(
-    sync: str, tmp_path: Path
-) -> None:
+def test_frames_that_come_back_late_are_not_overwritten(sync: str, tmp_path: Path) -> None:
     with closing(EmbeddedBackend.open(tmp_path, sync=sync)) as backend:
         create(backend)
         append(backend, P0, b"acknowledged")
@@ -129,7 +127,7 @@ def test_frames_that_come_back_at_the_last_moment_are_not_written_over(
         assert values(backend, P0) == [b"acknowledged", b"of the first", b"by the second"]
 
 
-def test_frames_that_nobody_overwrote_come_back_whole(tmp_path: Path) -> None:
+def test_frames_that_were_not_overwritten_come_back_whole(tmp_path: Path) -> None:
     with closing(EmbeddedBackend.open(tmp_path, sync="none")) as backend:
         create(backend)
         append(backend, P0, b"acknowledged")

@@ -1,4 +1,4 @@
-"""Pipelines over many rows: what is parked, what one run handles, what comes while it runs."""
+"""Pipelines over many rows: parked rows, and the rows of one run."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 import tailrace
 from tailrace import Pipeline, readers, writers
 from tailrace import functions as fn
-from tailrace.source.headers import POSITION, WRITER
-from tests.evidence import RecordEvidence
-from tests.pipelines.counting import CountingReader
-from tests.scale import count
+from tailrace.delivery.dead_letters.letter import POSITION, WRITER
+from tests.support.counts import count
+from tests.support.evidence import RecordEvidence
+from tests.support.pipelines.counting_reader import CountingReader
 
 pytestmark = [pytest.mark.part("pipelines"), pytest.mark.timeout(1800)]
 
@@ -46,7 +46,7 @@ def test_seven_bad_rows_among_many_are_parked_and_all_others_delivered_once(
     assert positions == {f"lake.commits/0.0@{n}".encode() for n in bad}
 
 
-def test_one_run_handles_all_and_only_what_was_there_at_its_start(
+def test_one_run_handles_all_and_only_the_rows_present_at_its_start(
     tmp_path: Path, record_evidence: RecordEvidence
 ) -> None:
     rows = count("rows at once", test=100_003, soak=1_000_003)
@@ -79,7 +79,7 @@ def test_one_run_handles_all_and_only_what_was_there_at_its_start(
 
 
 def numbers_in(directory: Path) -> list[int]:
-    """The numbers in all files that are in place."""
+    """Return the numbers in all published files."""
     files = [file for file in directory.rglob("*.jsonl") if "_tailrace" not in file.parts]
     lines = [line for file in files for line in file.read_text().splitlines()]
     return sorted(int(line[5:-1]) for line in lines)

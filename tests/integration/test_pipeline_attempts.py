@@ -1,4 +1,4 @@
-"""An attempt that stands still while the same part of a plan is delivered by a newer one."""
+"""A paused attempt while a newer one delivers the same part of a plan."""
 
 from __future__ import annotations
 
@@ -14,25 +14,18 @@ from pyspark.sql import SparkSession
 
 import tailrace
 from tailrace import writers
-from tailrace.pipeline.driving import DriverOf, drive_directly
-from tailrace.pipeline.on_spark import drivers_on
+from tailrace.pipeline.engine.driver import DriverOf
+from tailrace.pipeline.engine.spark_driver import spark_drivers
 from tailrace.pipeline.writer import Writer
-from tests.pipelines.bench import Bench
-from tests.pipelines.pausing import DyingWriter, PausingWriter
-from tests.waiting import until
+from tests.support.pipelines.pausing_writer import DyingWriter, PausingWriter
+from tests.support.pipelines.writer_bench import WriterBench
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.xdist_group("spark")
 
 ROWS = 500
 
 Sink: TypeAlias = "Callable[[Path, tailrace.Hub], list[int]]"
-
-
-@pytest.fixture(params=["direct", "spark"])
-def driver_of(request: pytest.FixtureRequest) -> DriverOf:
-    if request.param == "direct":
-        return drive_directly
-    return drivers_on(request.getfixturevalue("spark"))
 
 
 @pytest.fixture
@@ -73,7 +66,7 @@ def into(sink: Sink, directory: Path) -> Writer:
 def test_a_paused_attempt_that_wakes_writes_nothing_twice(
     hub: tailrace.Hub, driver_of: DriverOf, tmp_path: Path, sink: Sink
 ) -> None:
-    bench = Bench(hub, driver_of, PausingWriter(into(sink, tmp_path), str(tmp_path)))
+    bench = WriterBench(hub, driver_of, PausingWriter(into(sink, tmp_path), str(tmp_path)))
     bench.append("A" * ROWS)
     slow = threading.Thread(target=bench.run)
     slow.start()
@@ -90,13 +83,14 @@ def test_a_paused_attempt_that_wakes_writes_nothing_twice(
 
 
 @pytest.mark.parametrize("sink", [sqlite, files, topic])
-def test_a_task_that_dies_behind_its_write_is_run_again_and_writes_nothing_twice(
+def test_a_task_that_dies_after_its_write_is_run_again_and_its_rows_count_once(
     hub: tailrace.Hub, spark: SparkSession, tmp_path: Path, sink: Sink
 ) -> None:
     writer = DyingWriter(into(sink, tmp_path), str(tmp_path))
-    bench = Bench(hub, drivers_on(spark), writer)
+    bench = WriterBench(hub, spark_drivers(spark), writer)
     bench.append("A" * ROWS)
     run = bench.run()
-    assert not run.failed, run.books.state
+    assert not run.failed, run.ledger.state
     assert (tmp_path / "paused").exists()
     assert sorted(sink(tmp_path, hub)) == list(range(ROWS))
+    assert run.ledger.state.rows == ROWS

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 
 import tailrace
-from tailrace.hub import Hub
+from tailrace.hub.hub import Hub
 from tailrace.operations.audit import read_audit
-from tailrace.operations.pipelines import WriterView, view_pipelines
-from tailrace.operations.registered import find_writer, read_books
-from tailrace.pipeline.books import State
-from tests.pipelines.recording import deliveries, set_bad
-from tests.waiting import until
+from tailrace.operations.pipeline.describe import WriterView, view_pipelines
+from tailrace.operations.pipeline.lookup import find_writer, read_ledger
+from tailrace.pipeline.writer_status import WriterStatus
+from tests.support.pipelines.recording_writer import deliveries, set_bad
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 TAILRACE = [sys.executable, "-m", "tailrace"]
@@ -31,8 +31,8 @@ INTERVENTION_S = 2.0
 MODULE = """
 import os
 import tailrace
-from tests.pipelines.counting import CountingReader
-from tests.pipelines.recording import RecordingWriter
+from tests.support.pipelines.counting_reader import CountingReader
+from tests.support.pipelines.recording_writer import RecordingWriter
 
 lake = tailrace.Pipeline(
     "lake", CountingReader(rows_file="rows"), stop_timeout=os.environ["STOP_TIMEOUT"]
@@ -59,7 +59,7 @@ class Lake:
         stop_timeout: str = "30s",
         stderr: int = subprocess.PIPE,
     ) -> subprocess.Popen[bytes]:
-        """`tailrace pipeline run` of it."""
+        """Start `tailrace pipeline run` of the pipeline."""
         child = subprocess.Popen(
             [*TAILRACE, "pipeline", "run", "lakes:lake", *args],
             cwd=self.directory,
@@ -71,7 +71,7 @@ class Lake:
         return child
 
     def run(self, *args: str, status: int = 0) -> str:
-        """Any other command, to its end; what it printed."""
+        """Run another command, and return its output."""
         done = subprocess.run(
             [*TAILRACE, *args],
             cwd=self.directory,
@@ -103,7 +103,7 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 
 def ended(child: subprocess.Popen[bytes]) -> tuple[int, dict[str, Any], str]:
-    """Its status, its report and what it said."""
+    """Return exit status, report and log of a run."""
     out, error = child.communicate(timeout=SECONDS_MAX)
     report = json.loads(out) if out.startswith(b"{") else {}
     return child.returncode, report, error.decode()
@@ -114,46 +114,46 @@ def writer(hub: Hub) -> WriterView | None:
     return views[0].writers[0] if views and views[0].writers else None
 
 
-def is_in(hub: Hub, state: State) -> bool:
+def is_in(hub: Hub, state: WriterStatus) -> bool:
     found = writer(hub)
     return found is not None and found.state is state
 
 
 def has_all(hub: Hub) -> bool:
     found = writer(hub)
-    return found is not None and found.behind == 0 and found.rows > 0
+    return found is not None and found.lag == 0 and found.rows > 0
 
 
 def has_a_plan(hub: Hub) -> bool:
-    if not is_in(hub, State.RUNNING):
+    if not is_in(hub, WriterStatus.RUNNING):
         return False
     name = find_writer(hub, "lake/crm").name
-    return read_books(hub, name, hub.topic("lake.commits")).plan is not None
+    return read_ledger(hub, name, hub.topic("lake.commits")).plan is not None
 
 
-def test_an_ack_while_it_runs_moves_the_writer_on_within_two_seconds_and_is_audited(
+def test_an_ack_lets_a_running_writer_continue_within_two_seconds_and_is_audited(
     lake: Lake,
 ) -> None:
     set_bad(lake.directory, 14)
     child = lake.start("-o", "json")
     with tailrace.open(lake.hub_path) as hub:
-        until(lambda: is_in(hub, State.FAILED))
-        told = lake.run("pipeline", "ack", "lake/crm", "14", "--reason", "a test order")
-        assert f"now, by process {child.pid}" in told
+        until(lambda: is_in(hub, WriterStatus.FAILED))
+        error = lake.run("pipeline", "ack", "lake/crm", "14", "--reason", "a test order")
+        assert f"now, by process {child.pid}" in error
         assert until(lambda: has_all(hub)) < INTERVENTION_S
         (entry,) = read_audit(hub, "lake/crm", 20)
         assert (entry.command, entry.reason) == ("pipeline ack", "a test order")
     assert lake.given == [*range(14), 15]
     child.terminate()
     status, report, _ = ended(child)
-    assert (status, report["ending"]) == (0, "stopped")
+    assert (status, report["outcome"]) == (0, "stopped")
 
 
 def test_a_refused_ack_changes_nothing_and_the_writer_stays_failed(lake: Lake) -> None:
     set_bad(lake.directory, 14)
     child = lake.start()
     with tailrace.open(lake.hub_path) as hub:
-        until(lambda: is_in(hub, State.FAILED))
+        until(lambda: is_in(hub, WriterStatus.FAILED))
         before = writer(hub)
         assert "0 to 15" in lake.run("pipeline", "ack", "lake/crm", "16", "--reason", "x", status=2)
         lake.run("pipeline", "ack", "lake/crm", "14", status=2)
@@ -164,11 +164,11 @@ def test_a_refused_ack_changes_nothing_and_the_writer_stays_failed(lake: Lake) -
     assert ended(child)[0] == 1
 
 
-def test_a_retry_while_it_runs_goes_on_within_two_seconds(lake: Lake) -> None:
+def test_a_retry_lets_a_running_writer_continue_within_two_seconds(lake: Lake) -> None:
     set_bad(lake.directory, 14)
     child = lake.start("-o", "json")
     with tailrace.open(lake.hub_path) as hub:
-        until(lambda: is_in(hub, State.FAILED))
+        until(lambda: is_in(hub, WriterStatus.FAILED))
         set_bad(lake.directory)
         lake.run("pipeline", "retry", "lake/crm", "--one-at-a-time")
         assert until(lambda: has_all(hub)) < INTERVENTION_S
@@ -181,20 +181,20 @@ def test_a_retry_while_it_runs_goes_on_within_two_seconds(lake: Lake) -> None:
     assert ended(child)[0] == 0
 
 
-def test_sigterm_lets_a_slow_writer_finish_what_is_under_way(lake: Lake) -> None:
+def test_sigterm_lets_a_slow_writer_finish_its_batch(lake: Lake) -> None:
     child = lake.start("-o", "json", delay_s=1.5)
     with tailrace.open(lake.hub_path) as hub:
         until(lambda: has_a_plan(hub))
         child.terminate()
         status, report, error = ended(child)
-        assert (status, report["ending"]) == (0, "stopped")
-        assert "stopping, within 30 s" in error
+        assert (status, report["outcome"]) == (0, "stopped")
+        assert "stopping within 30 s" in error
         assert lake.given == list(range(16))
-        assert is_in(hub, State.STOPPED)
+        assert is_in(hub, WriterStatus.STOPPED)
         assert has_all(hub)
 
 
-def test_past_its_stop_timeout_the_status_is_3_and_all_comes_again(lake: Lake) -> None:
+def test_after_the_stop_timeout_the_status_is_3_and_all_is_redelivered(lake: Lake) -> None:
     child = lake.start("-o", "json", delay_s=50.0, stop_timeout="300ms")
     with tailrace.open(lake.hub_path) as hub:
         until(lambda: has_a_plan(hub))
@@ -202,15 +202,44 @@ def test_past_its_stop_timeout_the_status_is_3_and_all_comes_again(lake: Lake) -
         child.terminate()
         status, report, _ = ended(child)
         assert time.monotonic() - started < 10
-        assert (status, report["ending"]) == (3, "unfinished")
-        assert report["last"]["writers"][0]["behind"] == 16
+        assert (status, report["outcome"]) == (3, "unfinished")
+        assert report["writers"][0]["lag"] == 16
         assert lake.given == []
     status, report, _ = ended(lake.start("--once", "-o", "json"))
-    assert (status, report["ending"]) == (0, "done")
+    assert (status, report["outcome"]) == (0, "done")
     assert lake.given == list(range(16))
 
 
-def test_the_second_signal_ends_it_at_once(lake: Lake) -> None:
+def test_a_run_stopped_while_its_writer_waits_for_the_sink_ends_with_status_3(lake: Lake) -> None:
+    (lake.directory / "down").touch()
+    child = lake.start("--once", "-o", "json")
+    with tailrace.open(lake.hub_path) as hub:
+        until(lambda: is_in(hub, WriterStatus.WAITING))
+        shown = lake.run("pipeline", "status", "lake")
+        assert "waiting" in shown
+        assert "next try" in shown
+        assert "the sink is down  tailrace explain lake/crm" in shown
+        assert "WAITING since" in lake.run("explain", "lake/crm")
+        assert "WAITING since" in lake.run("status")
+        child.terminate()
+        status, report, _ = ended(child)
+    assert (status, report["outcome"]) == (3, "waiting")
+    assert "lake/crm waits for its sink" in report["outages"][0]
+    (lake.directory / "down").unlink()
+    assert ended(lake.start("--once"))[0] == 0
+    assert lake.given == list(range(16))
+
+
+def test_a_run_once_ends_with_status_1_if_its_sink_does_not_come_back(lake: Lake) -> None:
+    (lake.directory / "down").touch()
+    status, report, _ = ended(lake.start("--once", "--wait", "200ms", "-o", "json"))
+    assert (status, report["outcome"]) == (1, "failed")
+    assert "did not come back in time" in report["failures"][0]
+    status, _, error = ended(lake.start("--wait=soon"))
+    assert (status, "--wait is 'soon'" in error) == (2, True)
+
+
+def test_the_second_signal_ends_a_run_at_once(lake: Lake) -> None:
     child = lake.start(delay_s=50.0)
     with tailrace.open(lake.hub_path) as hub:
         until(lambda: has_a_plan(hub))
@@ -220,10 +249,22 @@ def test_the_second_signal_ends_it_at_once(lake: Lake) -> None:
     child.terminate()
     status, _, error = ended(child)
     assert status == 3
-    assert "comes again" in error
+    assert "will be delivered again" in error
 
 
-def test_a_second_run_is_refused_with_the_first_s_number_and_the_first_goes_on(lake: Lake) -> None:
+def test_a_run_that_was_killed_is_not_well_until_the_next_one(lake: Lake) -> None:
+    child = lake.start()
+    with tailrace.open(lake.hub_path) as hub:
+        until(lambda: has_all(hub))
+    assert lake.run("status").startswith("well: ")
+    child.kill()
+    child.wait(SECONDS_MAX)
+    assert "was killed, its reader has not finished" in lake.run("status", status=4)
+    assert ended(lake.start("--once"))[0] == 0
+    assert lake.run("status").startswith("well: ")
+
+
+def test_a_second_run_is_refused_with_the_pid_of_the_first_which_continues(lake: Lake) -> None:
     first = lake.start()
     with tailrace.open(lake.hub_path) as hub:
         until(lambda: has_all(hub))
@@ -240,8 +281,8 @@ def test_a_second_run_is_refused_with_the_first_s_number_and_the_first_goes_on(l
 def test_a_run_once_with_a_writer_that_failed_ends_with_status_1(lake: Lake) -> None:
     set_bad(lake.directory, 14)
     status, report, _ = ended(lake.start("--once", "-o", "json"))
-    assert (status, report["ending"]) == (1, "failed")
-    assert "refused because of 14" in report["troubles"][0]
+    assert (status, report["outcome"]) == (1, "failed")
+    assert "refused because of 14" in report["failures"][0]
     assert "FAILED" in lake.run("status", status=4)
 
 

@@ -1,9 +1,8 @@
-"""The examples of redelivery and failure, on both engines over one ledger."""
+"""The documented examples of redelivery and failure, on both engines over one ledger."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,28 +12,13 @@ from pyspark.sql import SparkSession
 import tailrace
 from tailrace import functions as fn
 from tailrace import writers
-from tailrace.pipeline.books import State
-from tailrace.pipeline.driving import DriverOf, drive_directly
-from tailrace.pipeline.on_spark import drivers_on
-from tests.pipelines.bench import Bench
-from tests.pipelines.recording import RecordingWriter, delivered, deliveries, set_bad
-from tests.waiting import until
+from tailrace.pipeline.engine.spark_driver import spark_drivers
+from tailrace.pipeline.writer_status import WriterStatus
+from tests.support.pipelines.recording_writer import RecordingWriter, delivered, deliveries, set_bad
+from tests.support.pipelines.writer_bench import WriterBench
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.xdist_group("spark")
-
-
-@pytest.fixture(params=["direct", "spark"])
-def driver_of(request: pytest.FixtureRequest) -> DriverOf:
-    if request.param == "direct":
-        return drive_directly
-    return drivers_on(request.getfixturevalue("spark"))
-
-
-@pytest.fixture
-def bench(driver_of: DriverOf, tmp_path: Path) -> Iterator[Bench]:
-    (tmp_path / "sink").mkdir()
-    with tailrace.open(tmp_path / "hub") as hub:
-        yield Bench(hub, driver_of, RecordingWriter(str(tmp_path / "sink")))
 
 
 @pytest.fixture
@@ -43,8 +27,8 @@ def sink(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("acknowledged", "again"), [(12, [13, 14, 15]), (13, [14, 15])])
-def test_what_came_after_the_last_offset_is_delivered_again(
-    bench: Bench, sink: Path, acknowledged: int, again: list[int]
+def test_records_after_the_last_acknowledged_offset_are_redelivered(
+    bench: WriterBench, sink: Path, acknowledged: int, again: list[int]
 ) -> None:
     bench.append("AABBAABBCACBAACB")
     bench.acknowledge(*range(acknowledged + 1))
@@ -53,15 +37,15 @@ def test_what_came_after_the_last_offset_is_delivered_again(
     assert bench.mark == 16
 
 
-def test_a_failed_batch_comes_again_one_at_a_time_and_stops_where_it_fails(
-    bench: Bench, sink: Path
+def test_a_failed_batch_is_redelivered_one_at_a_time_and_stops_where_it_fails(
+    bench: WriterBench, sink: Path
 ) -> None:
     bench.append("A" * 16)
     bench.acknowledge(*range(9))
     set_bad(sink, 14)
     assert bench.run().failed
     assert deliveries(sink) == []
-    assert (bench.mark, bench.state) == (9, State.FAILED)
+    assert (bench.mark, bench.state) == (9, WriterStatus.FAILED)
 
     assert bench.run().failed
     assert deliveries(sink) == [[9], [10], [11], [12], [13]]
@@ -75,14 +59,16 @@ def test_a_failed_batch_comes_again_one_at_a_time_and_stops_where_it_fails(
     assert deliveries(sink)[7:] == [[16, 17]]
 
 
-def test_the_hole_of_the_last_example_is_delivered_again(bench: Bench, sink: Path) -> None:
+def test_a_hole_between_acknowledged_records_is_redelivered(bench: WriterBench, sink: Path) -> None:
     bench.append("AABBAABBCACBAACBA" + "AABBAABBCAC")
     bench.acknowledge(*range(24), 25, 26, 27)
     bench.run()
     assert deliveries(sink) == [[24]]
 
 
-def test_of_two_holes_nothing_between_them_is_delivered_again(bench: Bench, sink: Path) -> None:
+def test_acknowledged_records_between_two_holes_are_not_redelivered(
+    bench: WriterBench, sink: Path
+) -> None:
     bench.append("A" * 28)
     bench.acknowledge(*range(24), 25, 27)
     bench.run()
@@ -91,7 +77,7 @@ def test_of_two_holes_nothing_between_them_is_delivered_again(bench: Bench, sink
 
 
 def test_a_stop_between_two_batches_of_a_plan_acknowledges_only_what_was_written(
-    bench: Bench, sink: Path
+    bench: WriterBench, sink: Path
 ) -> None:
     for _ in range(6):
         bench.append("A", padding_bytes=600 << 10)
@@ -111,7 +97,7 @@ def test_a_stop_between_two_batches_of_a_plan_acknowledges_only_what_was_written
 
 
 def test_a_function_that_drops_the_last_half_still_reaches_the_end(
-    bench: Bench, sink: Path
+    bench: WriterBench, sink: Path
 ) -> None:
     bench.append("A" * 10_000)
     bench.options = {"functions": [fn.python(_only_the_first_half)]}
@@ -130,7 +116,7 @@ def test_a_sink_of_sparks_own_gets_the_rows_through_functions_in_sql(
     path = tmp_path / "csv"
     with tailrace.open(tmp_path / "hub") as hub:
         writer = writers.spark("csv", {"path": str(path)}, schema="n BIGINT, double BIGINT")
-        bench = Bench(hub, drivers_on(spark), writer)
+        bench = WriterBench(hub, spark_drivers(spark), writer)
         bench.append("A" * 100)
         bench.options = {
             "functions": [
@@ -159,12 +145,12 @@ def test_records_that_sql_handles_are_resumed_one_at_a_time_too(
 ) -> None:
     sink.mkdir()
     with tailrace.open(tmp_path / "hub") as hub:
-        bench = Bench(hub, drivers_on(spark), RecordingWriter(str(sink)))
+        bench = WriterBench(hub, spark_drivers(spark), RecordingWriter(str(sink)))
         bench.append("A" * 6)
         bench.options = {"functions": [fn.sql("n", "n <> 2", schema="n BIGINT")]}
         set_bad(sink, 4)
         bench.run()
-        state = bench.run().books.state
+        state = bench.run().ledger.state
         assert state.position == "lake.commits/0.0@4", state
         assert deliveries(sink) == [[0], [1], [3]]
         set_bad(sink)
@@ -178,7 +164,7 @@ def test_a_record_that_a_function_before_sql_refuses_is_parked_alone(
 ) -> None:
     sink.mkdir()
     with tailrace.open(tmp_path / "hub") as hub:
-        bench = Bench(hub, drivers_on(spark), RecordingWriter(str(sink)))
+        bench = WriterBench(hub, spark_drivers(spark), RecordingWriter(str(sink)))
         bench.append("A" * 6)
         functions = [fn.python(_fails_at_two), fn.sql("n", "n <> 4", schema="n BIGINT")]
         bench.options = {"functions": functions, "on_error": "park"}

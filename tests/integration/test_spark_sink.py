@@ -12,10 +12,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import tailrace
-from tailrace.spark.plainly import sentence_of
 from tests.integration.topics_on_spark import numbers, read, stream
+from tests.support.spark_errors import tailrace_message
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.part("pipelines")]
+pytestmark = [
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.part("pipelines"),
+    pytest.mark.timeout(600),
+]
 
 
 @pytest.fixture
@@ -29,7 +33,7 @@ def write(frame: DataFrame, hub: tailrace.Hub, **options: str) -> None:
     writing.options(**options).mode("append").save()
 
 
-def test_what_is_read_can_be_written_and_is_the_same(
+def test_rows_that_are_read_can_be_written_unchanged(
     spark: SparkSession, hub: tailrace.Hub
 ) -> None:
     orders = hub.create_topic("orders", bytes, partitions=2)
@@ -77,7 +81,76 @@ def test_each_row_goes_to_the_topic_it_names(spark: SparkSession, hub: tailrace.
     assert topics[1].storage_topics[0].ends == [4]
 
 
-def test_a_stream_is_written_and_goes_on_after_a_restart(
+def test_a_row_with_a_partition_goes_there_and_others_by_their_key(
+    spark: SparkSession, hub: tailrace.Hub
+) -> None:
+    orders = hub.create_topic("orders", bytes, partitions=4)
+    rows = [("c1", str(number), number % 4 if number < 8 else None) for number in range(12)]
+    frame = spark.createDataFrame(rows, "key string, value string, partition int").coalesce(1)
+    write(frame, hub, topic="orders")
+    found = {number: [message.data for message in _messages(orders, number)] for number in range(4)}
+    expected = {number: [b"%d" % number, b"%d" % (number + 4)] for number in range(4)}
+    expected[orders.route("c1")] += [b"8", b"9", b"10", b"11"]
+    assert found == expected
+
+
+def test_a_null_value_is_stored_as_a_deletion(spark: SparkSession, hub: tailrace.Hub) -> None:
+    orders = hub.create_topic("orders", bytes, partitions=1)
+    frame = spark.createDataFrame([("c1", "x"), ("c1", None)], "key string, value string")
+    write(frame.coalesce(1), hub, topic="orders")
+    stored = [(message.op, message.data) for message in _messages(orders, 0)]
+    assert stored == [(tailrace.Op.INSERT, b"x"), (tailrace.Op.DELETE, b"")]
+    rows = read(spark, hub, "orders").select("op", "value").collect()
+    assert [(row["op"], bytes(row["value"])) for row in rows] == [("insert", b"x"), ("delete", b"")]
+
+
+def test_all_rows_of_a_batch_are_stored_or_none(spark: SparkSession, hub: tailrace.Hub) -> None:
+    orders = hub.create_topic("orders", bytes, partitions=2)
+    frame = spark.range(0, 1000, 1, 4)
+    fails = frame.selectExpr("if(id = 999, raise_error('torn'), cast(id as string)) AS value")
+    with pytest.raises(PySparkException, match="torn"):
+        write(fails, hub, topic="orders")
+    assert orders.storage_topics[0].ends == [0, 0]
+    assert _staged(hub) == []
+
+
+def test_large_tasks_are_staged_and_nothing_stays_behind(
+    spark: SparkSession, hub: tailrace.Hub, tmp_path: Path
+) -> None:
+    orders = hub.create_topic("orders", bytes, partitions=2)
+    frame = spark.range(0, 6000, 1, 2).selectExpr("repeat(cast(id as string), 500) AS value")
+    for options in ({}, {"staging": str(tmp_path / "staging")}):
+        write(frame, hub, topic="orders", **options)
+    assert sum(orders.storage_topics[0].ends) == 12000
+    assert _staged(hub) == []
+    assert [path.name for path in (tmp_path / "staging").iterdir()] == ["id"]
+
+
+def test_a_batch_write_that_its_application_numbers_is_stored_once(
+    spark: SparkSession, hub: tailrace.Hub
+) -> None:
+    orders = hub.create_topic("orders", bytes, partitions=1)
+    for version, expected in ((0, 1), (0, 1), (1, 2), (0, 2), (1, 2)):
+        numbered = {"txnAppId": "totals", "txnVersion": str(version)}
+        write(spark.sql("SELECT 'x' AS value"), hub, topic="orders", **numbered)
+        assert orders.storage_topics[0].ends == [expected]
+
+
+def _messages(topic: tailrace.Topic[bytes], number: int) -> list[tailrace.Message[bytes]]:
+    where = tailrace.Partition(topic.name, 0, number)
+    return [
+        message
+        for records in topic.batches(0, number)
+        for message in topic.messages(where, records)
+    ]
+
+
+def _staged(hub: tailrace.Hub) -> list[str]:
+    staging = Path(hub.backend.name, "hub.spark", "staging")
+    return [path.name for path in staging.iterdir() if path.name != "id"]
+
+
+def test_a_stream_is_written_and_continues_after_a_restart(
     spark: SparkSession, hub: tailrace.Hub, tmp_path: Path
 ) -> None:
     orders = hub.create_topic("orders", bytes, partitions=2)
@@ -114,22 +187,36 @@ def _reads(topic: tailrace.Topic[bytes]) -> Iterator[tuple[tailrace.Partition, p
         ("'x' AS key", {"topic": "orders"}, "columns is ['key'] · valid: value, and any of key,"),
         ("1 AS value", {"topic": "orders"}, "the type of column 'value' is 'int' · valid: binary"),
         ("'x' AS value", {"topic": "order"}, "did you mean 'orders'?"),
-        ("'x' AS value", {}, "nothing says which topic to write to"),
+        ("'x' AS value", {}, "no topic to write to is given"),
         ("'x' AS value", {"topik": "orders"}, "did you mean 'topic'?"),
-        ("cast(null as string) AS value", {"topic": "orders"}, "column 'value'"),
+        (
+            "cast(null as string) AS value, 'update' AS op",
+            {"topic": "orders"},
+            "column 'value' is None · valid: a value that is not null with op 'update'",
+        ),
+        (
+            "'x' AS value, 1 AS partition",
+            {"topic": "orders"},
+            "a partition is 1 · valid: 0 to 0 for orders, storage topic 0",
+        ),
+        (
+            "'x' AS value",
+            {"topic": "orders", "txnAppId": "a"},
+            "only one of the options 'txnAppId'",
+        ),
         ("'x' AS value, 'erase' AS op", {"topic": "orders"}, "column 'op' is 'erase' · valid: in"),
         ("'x' AS value, 'order' AS topic", {}, "no topic 'order' in"),
         ("'x' AS value, cast(null as string) AS topic", {}, "column 'topic' is None"),
         ("repeat('x', 1 + (1 << 20)) AS value", {"topic": "orders"}, "1,048,577 bytes"),
     ],
 )
-def test_rows_that_are_no_messages_are_refused_in_one_sentence(
+def test_rows_that_are_not_messages_are_refused_in_one_sentence(
     spark: SparkSession, hub: tailrace.Hub, columns: str, options: dict[str, str], says: str
 ) -> None:
     orders = hub.create_topic("orders", bytes, partitions=1)
     with pytest.raises(PySparkException) as caught:
         write(spark.sql(f"SELECT {columns}"), hub, **options)
-    assert says in (sentence_of(caught.value) or "")
+    assert says in (tailrace_message(caught.value) or "")
     assert orders.storage_topics[0].ends == [0]
 
 
@@ -138,4 +225,4 @@ def test_a_topic_is_never_overwritten(spark: SparkSession, hub: tailrace.Hub) ->
     writing = spark.sql("SELECT 'x' AS value").write.format("tailrace").mode("overwrite")
     with pytest.raises(PySparkException) as caught:
         writing.option("hub", hub.backend.name).option("topic", "orders").save()
-    assert sentence_of(caught.value) == "a topic cannot be overwritten · valid: mode('append')"
+    assert tailrace_message(caught.value) == "a topic cannot be overwritten · valid: mode('append')"

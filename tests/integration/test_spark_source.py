@@ -15,8 +15,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import tailrace
-from tailrace.spark.plainly import sentence_of
 from tests.integration.topics_on_spark import numbers, read, values
+from tests.support.spark_errors import tailrace_message
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.part("pipelines")]
 
@@ -35,7 +35,7 @@ def test_rows_pass_through_sockets_of_this_user_alone(spark: SparkSession) -> No
     assert any(each.is_socket() for each in directory.iterdir())
 
 
-def test_every_column_says_what_was_pushed(spark: SparkSession, hub: tailrace.Hub) -> None:
+def test_every_column_has_the_pushed_values(spark: SparkSession, hub: tailrace.Hub) -> None:
     orders = hub.create_topic("orders", bytes, partitions=1)
     when = datetime(2026, 1, 2, 3, 4, 5, 678_000, UTC)
     orders.push(b"first", key="c7", timestamp=when, headers={"trace": b"\x00\xff", "kind": "x"})
@@ -146,7 +146,7 @@ def test_a_range_of_offsets_is_read(spark: SparkSession, hub: tailrace.Hub) -> N
     assert between({"0.0": -1}, {}) == [10, 11]
 
 
-def test_a_moment_is_where_a_reading_begins(spark: SparkSession, hub: tailrace.Hub) -> None:
+def test_a_read_may_start_at_a_timestamp(spark: SparkSession, hub: tailrace.Hub) -> None:
     orders = hub.create_topic("orders", bytes, partitions=2)
     for n in range(20):
         orders.push(b"%d" % n, key=f"c{n % 4}", timestamp=1_767_225_600_000 + 1000 * n)
@@ -166,7 +166,9 @@ def test_only_the_columns_of_a_given_schema_are_read(
     assert row.asDict(recursive=True) == {"headers": [{"key": "a", "value": b"b"}], "value": b"x"}
     with pytest.raises(PySparkException) as caught:
         source.schema("value string").load().collect()
-    assert sentence_of(caught.value) == "the type of column 'value' is 'string' · valid: binary"
+    assert (
+        tailrace_message(caught.value) == "the type of column 'value' is 'string' · valid: binary"
+    )
 
 
 def test_a_topic_is_read_by_sql(spark: SparkSession, hub: tailrace.Hub) -> None:
@@ -179,7 +181,7 @@ def test_a_topic_is_read_by_sql(spark: SparkSession, hub: tailrace.Hub) -> None:
     assert row["n"] == 1
 
 
-def test_what_is_wrong_is_one_sentence(spark: SparkSession, hub: tailrace.Hub) -> None:
+def test_an_error_is_one_sentence(spark: SparkSession, hub: tailrace.Hub) -> None:
     hub.create_topic("orders", bytes, partitions=1)
     with pytest.raises(PySparkException) as unknown_option:
         read(spark, hub, "orders", startingOffset="earliest")
@@ -187,12 +189,12 @@ def test_what_is_wrong_is_one_sentence(spark: SparkSession, hub: tailrace.Hub) -
         read(spark, hub, "order")
     with pytest.raises(PySparkException) as no_partition:
         read(spark, hub, "orders", startingOffsets='{"orders": {"0.7": 1}}').collect()
-    assert (sentence_of(unknown_option.value) or "").startswith(
+    assert (tailrace_message(unknown_option.value) or "").startswith(
         "the data source tailrace has no option 'startingoffset' · did you mean 'startingOffsets'?"
     )
-    assert "no topic 'order' in" in (sentence_of(unknown_topic.value) or "")
-    assert "did you mean 'orders'? (1 topic here)" in (sentence_of(unknown_topic.value) or "")
-    assert sentence_of(no_partition.value) == (
+    assert "no topic 'order' in" in (tailrace_message(unknown_topic.value) or "")
+    assert "did you mean 'orders'? (1 topic here)" in (tailrace_message(unknown_topic.value) or "")
+    assert tailrace_message(no_partition.value) == (
         "partition of storage topic 0 of 'orders' is 7 · valid: 0 to 0"
     )
     assert "Traceback" not in str(unknown_topic.value)
@@ -204,18 +206,18 @@ def test_a_directory_without_a_hub_is_refused_and_stays_empty(
     source = spark.read.format("tailrace").option("hub", str(tmp_path)).option("subscribe", "x")
     with pytest.raises(PySparkException) as caught:
         source.load()
-    assert "no hub in" in (sentence_of(caught.value) or "")
+    assert "no hub in" in (tailrace_message(caught.value) or "")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_offsets_that_are_not_there_fail_unless_loss_is_accepted(
+def test_missing_offsets_fail_unless_loss_is_accepted(
     spark: SparkSession, hub: tailrace.Hub
 ) -> None:
     hub.create_topic("orders", bytes, partitions=1).push_many(numbers(10))
     beyond = {"endingOffsets": '{"orders": {"0.0": 99}}'}
     with pytest.raises(PySparkException) as caught:
         read(spark, hub, "orders", **beyond).collect()
-    assert "orders/0.0@99 is not there" in (sentence_of(caught.value) or "")
+    assert "orders/0.0@99 does not exist" in (tailrace_message(caught.value) or "")
     assert read(spark, hub, "orders", failOnDataLoss="false", **beyond).count() == 10
 
 
@@ -230,6 +232,6 @@ def test_damage_is_named_and_never_served(
         file.write(b"\xff")
     with pytest.raises(PySparkException) as caught:
         read(spark, hub, "orders").collect()
-    said = sentence_of(caught.value) or ""
+    said = tailrace_message(caught.value) or ""
     assert said.startswith("orders/0.0@0 to @9 is damaged")
     assert "the checksum does not match" in said

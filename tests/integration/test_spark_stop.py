@@ -1,4 +1,4 @@
-"""A writer that is driven by a query: a clean stop, and how it goes on after that."""
+"""A writer driven by a query: a clean stop, and the next start."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pyspark.sql import SparkSession
 
 import tailrace
 from tailrace.clock import SystemClock
-from tailrace.operations.interventions import ack
-from tailrace.operations.rewinding import rewind
-from tailrace.pipeline import on_spark
-from tailrace.pipeline.books import State
-from tailrace.pipeline.defining import writer_definition
-from tailrace.pipeline.definition import PipelineDefinition
-from tailrace.pipeline.registry import register
-from tailrace.pipeline.writing import WriterRun
+from tailrace.operations.pipeline.interventions import ack
+from tailrace.operations.pipeline.rewind import rewind
+from tailrace.pipeline.catalog import register
+from tailrace.pipeline.definition.checks import writer_definition
+from tailrace.pipeline.definition.definition import PipelineDefinition
+from tailrace.pipeline.engine import spark_driver
+from tailrace.pipeline.writer_status import WriterStatus
+from tailrace.pipeline.writing.writer_run import WriterRun
 from tailrace.source.reader import Reader
-from tests.pipelines.bench import Bench, directory
-from tests.pipelines.recording import RecordingWriter, deliveries, set_bad
-from tests.waiting import DEADLINE_S, until
+from tests.support.pipelines.recording_writer import RecordingWriter, deliveries, set_bad
+from tests.support.pipelines.writer_bench import WriterBench, directory
+from tests.support.waiting import DEADLINE_S, until
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -31,15 +31,15 @@ INTERVENTION_S = 2.0
 
 
 class Driven:
-    """The bench's writer, driven in a thread of its own."""
+    """The writer of the bench, driven in its own thread."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: WriterBench) -> None:
         definition = writer_definition("out", bench.writer, pipeline="lake")
         pipeline = PipelineDefinition(name="lake", reader=Reader(), writers=(definition,))
         register(bench.hub.backend.store, pipeline)
         driver = bench.driver_of(bench.hub, pipeline, definition)
         self.run = run = WriterRun(bench.hub, pipeline, definition, driver.engine, SystemClock())
-        run.enrol()
+        run.register()
         self._thread = threading.Thread(
             target=driver.drive, args=(run, lambda: None, run.stopping.is_set)
         )
@@ -52,13 +52,15 @@ class Driven:
 
 
 @pytest.fixture(scope="module")
-def stopped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def stopped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WriterBench]:
     """A writer that was stopped while its query delivered the first three records."""
     path = tmp_path_factory.mktemp("stopped")
     sink = directory(path / "sink")
     with tailrace.open(path / "hub") as hub, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(on_spark, "PATIENCE_S", 3600.0)  # so that only the query delivers
-        bench = Bench(hub, on_spark.drivers_on(spark), RecordingWriter(str(sink), delay_s=1.0))
+        patch.setattr(spark_driver, "QUERY_TIMEOUT_S", 3600.0)  # so that only the query delivers
+        bench = WriterBench(
+            hub, spark_driver.spark_drivers(spark), RecordingWriter(str(sink), delay_s=1.0)
+        )
         driven = Driven(bench)
         try:
             until(lambda: any(query.lastProgress for query in spark.streams.active))
@@ -70,19 +72,19 @@ def stopped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.fixture
-def sink(stopped: Bench) -> Path:
+def sink(stopped: WriterBench) -> Path:
     assert isinstance(stopped.writer, RecordingWriter)
     return Path(stopped.writer.path)
 
 
-def test_a_clean_stop_lets_the_query_finish_its_delivery(stopped: Bench, sink: Path) -> None:
+def test_a_clean_stop_lets_the_query_finish_its_delivery(stopped: WriterBench, sink: Path) -> None:
     assert deliveries(sink)[:1] == [[0, 1, 2]]
     assert stopped.mark >= 3
-    assert stopped.state is State.STOPPED
+    assert stopped.state is WriterStatus.STOPPED
 
 
-def test_what_the_ledger_lacks_comes_without_news_and_an_ack_moves_the_writer_on(
-    stopped: Bench, sink: Path
+def test_unacknowledged_records_are_delivered_without_new_ones_and_an_ack_lets_the_writer_continue(
+    stopped: WriterBench, sink: Path
 ) -> None:
     rewind(stopped.hub, "lake/out", "0")  # The checkpoint is ahead now.
     before = len(deliveries(sink))

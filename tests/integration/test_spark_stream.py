@@ -12,8 +12,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 import tailrace
-from tailrace.spark.plainly import sentence_of
+import tailrace.spark
 from tests.integration.topics_on_spark import numbers, stream
+from tests.support.spark_errors import tailrace_message
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.part("pipelines")]
 
@@ -27,7 +28,7 @@ def hub(tmp_path: Path) -> Iterator[tailrace.Hub]:
 
 
 class Collected:
-    """The batches that a query gave, by their number."""
+    """The batches of a query, by number."""
 
     def __init__(self) -> None:
         self.batches: dict[int, list[Row]] = {}
@@ -45,7 +46,7 @@ class Collected:
 
 
 def run_available(frame: DataFrame, checkpoint: Path) -> Collected:
-    """All that is there now."""
+    """Run a query over all present records."""
     collected = Collected()
     writing = frame.writeStream.foreachBatch(collected).trigger(availableNow=True)
     query = writing.option("checkpointLocation", str(checkpoint)).start()
@@ -62,7 +63,7 @@ def wait_for(condition: Callable[[], bool], query: Any) -> None:
 
 
 def newest_offset(query: Any) -> str:
-    """What the query last said of the ends of its topics."""
+    """Return the end offsets that the query last reported."""
     (progress,) = query.lastProgress["sources"]
     return str(progress["latestOffset"])
 
@@ -81,7 +82,7 @@ def test_available_now_reads_all_in_small_batches(
     assert len(collected.batches) >= 5
 
 
-def test_a_restarted_query_goes_on_where_it_was(
+def test_a_restarted_query_continues_where_it_stopped(
     spark: SparkSession, hub: tailrace.Hub, tmp_path: Path
 ) -> None:
     orders = hub.create_topic("orders", bytes, partitions=2)
@@ -123,9 +124,7 @@ def test_order_per_key_holds_while_a_topic_is_scaled_and_read(
     assert {row["storage"] for row in collected.rows} == {0, 1, 2, 3}
 
 
-def test_topics_that_come_while_a_query_runs_are_read(
-    spark: SparkSession, hub: tailrace.Hub
-) -> None:
+def test_topics_created_while_a_query_runs_are_read(spark: SparkSession, hub: tailrace.Hub) -> None:
     hub.create_topic("shop.orders", bytes, partitions=1)
     source = spark.readStream.format("tailrace").option("hub", hub.backend.name)
     frame = source.option("subscribePattern", "shop[.].*").load()
@@ -143,7 +142,7 @@ def test_topics_that_come_while_a_query_runs_are_read(
     assert collected.values == [1, 2]
 
 
-def test_limits_by_bytes_split_what_is_there(
+def test_limits_by_bytes_split_the_available_records(
     spark: SparkSession, hub: tailrace.Hub, tmp_path: Path
 ) -> None:
     orders = hub.create_topic("orders", bytes, partitions=1)
@@ -164,9 +163,9 @@ def test_a_topic_deleted_while_it_is_read_fails_the_query_in_one_sentence(
     hub.delete_topic("orders")
     with pytest.raises(StreamingQueryException) as caught:
         query.awaitTermination(DEADLINE_S)
-    assert sentence_of(caught.value) == (
+    assert tailrace_message(caught.value) == (
         "topic 'orders' was deleted since it was last read"
-        " · to go on with what there is: option failOnDataLoss=false"
+        " · to continue with the existing records: option failOnDataLoss=false"
     )
 
 
@@ -178,5 +177,18 @@ def test_options_of_a_batch_are_refused_for_a_stream(
     query = frame.writeStream.format("noop").start()
     with pytest.raises(StreamingQueryException) as caught:
         query.awaitTermination(DEADLINE_S)
-    said = sentence_of(caught.value) or ""
-    assert said.startswith("the option 'endingOffsets' has no meaning for reading a stream")
+    said = tailrace_message(caught.value) or ""
+    assert said.startswith("the option 'endingOffsets' is not valid for reading a stream")
+
+
+def test_progress_reports_the_offsets_and_the_lag_of_a_query(
+    spark: SparkSession, hub: tailrace.Hub, tmp_path: Path
+) -> None:
+    hub.create_topic("orders", bytes, partitions=2).push_many(numbers(100))
+    frame = stream(spark, hub, "orders", maxOffsetsPerTrigger=60)
+    writing = frame.writeStream.foreachBatch(Collected()).trigger(availableNow=True)
+    query = writing.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    assert tailrace.spark.lag(query.lastProgress) in ({}, {"orders": 40}, {"orders": 0})
+    assert query.awaitTermination(DEADLINE_S)
+    lags = [tailrace.spark.lag(each) for each in query.recentProgress if each["numInputRows"]]
+    assert lags == [{"orders": 40}, {"orders": 0}]

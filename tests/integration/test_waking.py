@@ -1,4 +1,4 @@
-"""Followers are woken by commits of other processes: soon, and whatever becomes of the process."""
+"""Followers are woken by commits of other processes, also if the process is killed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ import pytest
 
 from tailrace.backend.contract import Transaction
 from tailrace.backend.embedded import EmbeddedBackend
-from tests.contract.records import P0, append, create, records, values
-from tests.integration.children import Child, Report
-from tests.integration.processes import fork, kill_now
-from tests.scale import count
+from tests.support.counts import count
+from tests.support.processes import Child, Report, fork, kill_now
+from tests.support.records import P0, append, create, records, values
 
 pytestmark = pytest.mark.part("processes")
 
@@ -35,7 +34,7 @@ def hub(tmp_path: Path) -> Iterator[EmbeddedBackend]:
 
 
 def _say_when_seen(report: Report, directory: Path, pushes: int) -> None:
-    """Child: say when each record was seen, by the clock that all processes share."""
+    """Child: report when each record was seen, by the clock that all processes share."""
     with (
         closing(EmbeddedBackend.open(directory)) as backend,
         closing(backend.follower()) as follower,
@@ -86,7 +85,7 @@ def _fork_with_a_follower(report: Report, directory: Path) -> None:
         kill_now(forked)
 
 
-def test_a_follower_of_the_parent_misses_nothing_that_its_forked_child_has_seen(
+def test_a_follower_of_the_parent_misses_no_commit_that_its_forked_child_has_seen(
     hub: EmbeddedBackend, tmp_path: Path
 ) -> None:
     child = Child(_fork_with_a_follower, tmp_path)
@@ -106,7 +105,7 @@ def _die_unseen(report: Report, directory: Path, forks: bool) -> None:
 
 
 @pytest.mark.parametrize("forks", [False, True])
-def test_a_commit_whose_process_is_killed_before_it_wakes_anybody_wakes_all_the_same(
+def test_a_commit_whose_process_is_killed_before_waking_followers_still_wakes_them(
     forks: bool, hub: EmbeddedBackend, tmp_path: Path
 ) -> None:
     with closing(hub.follower()) as follower:

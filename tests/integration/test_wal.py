@@ -1,4 +1,4 @@
-"""The WAL of `hub.db` starts over however many read meanwhile, and a dead process pauses nobody."""
+"""The WAL of `hub.db` restarts under many readers, and a killed process blocks none."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tailrace.backend.contract import TableKey, Transaction
-from tailrace.backend.embedded import EmbeddedBackend, database
-from tests.contract.records import P0, append, create, read, records
-from tests.integration.children import Child, Report
-from tests.scale import count
+from tailrace.backend.embedded import EmbeddedBackend, database, snapshots
+from tests.support.counts import count
+from tests.support.processes import Child, Report
+from tests.support.records import P0, append, create, read, records
 
 pytestmark = pytest.mark.part("processes")
 
@@ -25,7 +25,7 @@ SCANS = 20
 """Looks of a reader that leave no time between them for the WAL to start over by chance."""
 
 SLACK = 4
-"""A WAL may grow to so many times what it is to be restarted at, while readers are in its way."""
+"""The factor by which a WAL may exceed its restart size while readers are active."""
 
 
 def _lower_bounds() -> None:
@@ -45,7 +45,7 @@ def _write(report: Report, directory: Path, commits: int) -> None:
 
 
 def _read_without_end(report: Report, directory: Path) -> None:
-    """Child: look and look again, as followers in tight loops do."""
+    """Child: read continuously, as followers in tight loops do."""
     _lower_bounds()
     with closing(EmbeddedBackend.open(directory)) as backend:
         report("ready")
@@ -59,7 +59,7 @@ def _read_without_end(report: Report, directory: Path) -> None:
                 backend.table.scan("t", limit=KEYS)
 
 
-def test_the_wal_starts_over_while_readers_look_without_end(tmp_path: Path) -> None:
+def test_the_wal_restarts_while_readers_read_continuously(tmp_path: Path) -> None:
     commits = count("wal_commits", test=800, soak=10_000)
     with closing(EmbeddedBackend.open(tmp_path, sync="none")) as backend:
         create(backend)
@@ -75,7 +75,7 @@ def test_the_wal_starts_over_while_readers_look_without_end(tmp_path: Path) -> N
     assert max(sizes) < SLACK * RESTART_BYTES
 
 
-def test_a_pause_that_a_killed_process_left_behind_is_ended_by_whoever_meets_it(
+def test_a_pause_left_by_a_killed_process_is_ended_by_the_next_reader(
     tmp_path: Path,
 ) -> None:
     with closing(EmbeddedBackend.open(tmp_path)) as backend:
@@ -84,7 +84,7 @@ def test_a_pause_that_a_killed_process_left_behind_is_ended_by_whoever_meets_it(
         (tmp_path / "hub.pause").write_bytes(b"\1")
         begun = time.monotonic()
         assert backend.log.bounds(P0).end == 1
-        assert time.monotonic() - begun >= database.PAUSE_MAX_S
+        assert time.monotonic() - begun >= snapshots.PAUSE_MAX_S
         assert (tmp_path / "hub.pause").read_bytes() == b"\0"
 
 
@@ -94,6 +94,7 @@ def test_readers_are_asked_to_pause_while_the_wal_is_restarted_and_a_slow_one_is
     monkeypatch.setattr(database, "CHECKPOINT_BYTES", 1)
     monkeypatch.setattr(database, "RESTART_BYTES", 1)
     monkeypatch.setattr(database, "PAUSE_MAX_S", 1.0)
+    monkeypatch.setattr(snapshots, "PAUSE_MAX_S", 1.0)
     pause = tmp_path / "hub.pause"
     with (
         closing(EmbeddedBackend.open(tmp_path)) as backend,
@@ -102,11 +103,11 @@ def test_readers_are_asked_to_pause_while_the_wal_is_restarted_and_a_slow_one_is
     ):
         create(backend)
         append(backend, P0, b"a")
-        with other._database().look() as slow:
+        with other._database().snapshot() as slow:
             slow.execute("SELECT * FROM meta").fetchall()
             append_in_time = pool.submit(backend.commit, Transaction(((P0, records(b"b")),)))
             while pause.read_bytes() == b"\0":
-                assert not append_in_time.done(), "nobody was asked to pause"
+                assert not append_in_time.done(), "no reader was asked to pause"
             append_in_time.result(timeout=30)
             assert pause.read_bytes() == b"\0"
         append(backend, P0, b"c")

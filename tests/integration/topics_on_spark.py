@@ -1,4 +1,4 @@
-"""What the tests of the Spark data source share: a topic as Spark reads it."""
+"""Topics as Spark reads them, for the tests of the Spark data source."""
 
 from __future__ import annotations
 

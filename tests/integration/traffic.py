@@ -1,7 +1,7 @@
-"""What a child does to a hub before it dies, and what must be found there afterwards.
+"""Random transactions of a child that is killed, and the audit of the hub afterwards.
 
-Every record says in its value which transaction it is of, which of its records it is and how
-many there are, so that an audit needs nothing but what the child told and what can be read.
+The value of each record has its transaction, its number in it, and the number of records of the
+transaction. So the audit needs only the reports of the child and the stored records.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tailrace.backend.embedded import EmbeddedBackend, folding, writer
 from tailrace.errors import Conflict, Sealed
 from tailrace.log.record import Record
 from tailrace.message import Partition, Range
-from tests.contract.records import read, record
-from tests.integration.children import Report
+from tests.support.processes import Report
+from tests.support.records import read, record
 
 PARTITIONS = 12
 POINTER = "pointer"
@@ -50,7 +50,7 @@ class Begun(NamedTuple):
     transaction: str
 
 
-class Stored(NamedTuple):
+class StoredDefinition(NamedTuple):
     """The commit of a transaction has returned."""
 
     transaction: str
@@ -64,25 +64,25 @@ class Switched(NamedTuple):
 
 
 def storage_topic(number: int) -> StorageTopic:
-    """One of the storage topics that are switched through."""
+    """Return a storage topic by number."""
     return StorageTopic("orders", number, PARTITIONS)
 
 
 def make_hub(directory: Path, sync: str) -> None:
-    """A hub with the first storage topic."""
+    """Create a hub with the first storage topic."""
     backend = EmbeddedBackend.open(directory, sync=sync)
     backend.store.commit(Change(writes={POINTER: b"0"}, create=(storage_topic(0),)))
     backend.close()
 
 
 def fold_early() -> None:
-    """From now on this process folds after a few batches."""
+    """Let this process fold after a few batches."""
     setattr(writer, "FOLD_ABOVE", FOLD_ABOVE)  # noqa: B010
     folding.FOLD_COUNT = FOLD_COUNT
 
 
 def run(report: Report, traffic: Traffic) -> None:
-    """The child: go on until killed."""
+    """Run transactions in the child until it is killed."""
     fold_early()
     armed = threading.Event()
 
@@ -94,14 +94,14 @@ def run(report: Report, traffic: Traffic) -> None:
     backend = EmbeddedBackend.open(
         traffic.directory, segment_bytes=traffic.segment_bytes, reach=reach
     )
-    telling = threading.Lock()
+    lock = threading.Lock()
 
-    def tell(what: Begun | Stored | Switched) -> None:
-        with telling:
+    def send(what: Begun | StoredDefinition | Switched) -> None:
+        with lock:
             report(what)
 
     workers = [
-        threading.Thread(target=_work, args=(backend, traffic, number, armed, tell))
+        threading.Thread(target=_work, args=(backend, traffic, number, armed, send))
         for number in range(traffic.threads)
     ]
     for worker in workers:
@@ -111,7 +111,7 @@ def run(report: Report, traffic: Traffic) -> None:
 
 
 def _work(
-    backend: EmbeddedBackend, traffic: Traffic, number: int, armed: threading.Event, tell: Report
+    backend: EmbeddedBackend, traffic: Traffic, number: int, armed: threading.Event, send: Report
 ) -> None:
     chance = random.Random(f"{traffic.seed}-{number}")
     count = 0
@@ -121,16 +121,16 @@ def _work(
             armed.set()
         if traffic.kill_at is None and chance.random() < 0.05:
             with suppress(Conflict):
-                tell(Switched(switch(backend)))
+                send(Switched(switch(backend)))
             continue
         name = f"{traffic.seed}-{number}-{count}"
-        tell(Begun(name))
+        send(Begun(name))
         with suppress(Sealed):
-            tell(Stored(name, backend.commit(_transaction(backend, name, chance))))
+            send(StoredDefinition(name, backend.commit(_transaction(backend, name, chance))))
 
 
 def switch(backend: EmbeddedBackend) -> int:
-    """Seal the storage topic that takes appends and make the next; its number."""
+    """Seal the current storage topic, create the next, and return its number."""
     pointer = backend.store.get(POINTER)
     assert pointer is not None
     assert pointer.value is not None
@@ -168,7 +168,7 @@ def _transaction(backend: EmbeddedBackend, name: str, chance: random.Random) -> 
 
 
 def current_storage(backend: EmbeddedBackend) -> int:
-    """Which storage topic takes appends."""
+    """Return the number of the storage topic that takes appends."""
     pointer = backend.store.get(POINTER)
     assert pointer is not None
     assert pointer.value is not None
@@ -177,26 +177,26 @@ def current_storage(backend: EmbeddedBackend) -> int:
 
 @dataclass(slots=True)
 class Audit:
-    """What children were told over the life of a hub, against what it holds."""
+    """The outcomes reported to children over the life of a hub, against its contents."""
 
-    told: dict[str, list[Range]] = field(default_factory=dict)
+    stored: dict[str, list[Range]] = field(default_factory=dict)
     begun: set[str] = field(default_factory=set)
     switched: int = 0
     seen: dict[tuple[Partition, int], bytes] = field(default_factory=dict)
 
-    def note(self, reports: Iterable[object]) -> None:
-        """Take down what a child told."""
+    def record(self, reports: Iterable[object]) -> None:
+        """Record the reports of a child."""
         for report in reports:
             match report:
                 case Begun(name):
                     self.begun.add(name)
-                case Stored(name, ranges):
-                    self.told[name] = ranges
+                case StoredDefinition(name, ranges):
+                    self.stored[name] = ranges
                 case Switched(storage):
                     self.switched = max(self.switched, storage)
 
     def violations(self, backend: EmbeddedBackend) -> Iterator[str]:
-        """Everything that is not as promised, in words."""
+        """Yield every violation, as text."""
         held = self._read_all(backend)
         for place, value in self.seen.items():
             if held.get(place) != value:
@@ -207,15 +207,15 @@ class Audit:
         for place, value in held.items():
             name, index, total, _ = value.decode().split(":")
             if int(index) in transactions[name]:
-                yield f"record {index} of {name} is there twice"
+                yield f"record {index} of {name} is stored twice"
             transactions[name][int(index)] = place
             totals[name] = int(total)
         for name, found in transactions.items():
             if len(found) != totals[name]:
-                yield f"{name} is there in part: {len(found)} of {totals[name]}"
+                yield f"{name} is stored in part: {len(found)} of {totals[name]}"
             if name not in self.begun:
-                yield f"nobody began {name}"
-        for name, ranges in self.told.items():
+                yield f"{name} was never begun"
+        for name, ranges in self.stored.items():
             places = [
                 (landed.partition, offset)
                 for landed in ranges
@@ -224,7 +224,7 @@ class Audit:
             if list(transactions[name].items()) and places != [
                 transactions[name].get(index) for index in range(totals[name])
             ]:
-                yield f"{name} is not where it was said to be"
+                yield f"{name} is not at its reported position"
             if not transactions[name]:
                 yield f"{name} is lost"
         yield from self._switch_violations(backend)
@@ -250,12 +250,12 @@ class Audit:
                 yield f"storage {storage} of {current} is sealed: {sealed}"
 
     def append_everywhere(self, backend: EmbeddedBackend, name: str) -> None:
-        """Every partition takes an append at once."""
+        """Append to every partition."""
         storage = current_storage(backend)
         for number in range(PARTITIONS):
             single = f"{name}-{number}"
             self.begun.add(single)
-            self.told[single] = backend.commit(
+            self.stored[single] = backend.commit(
                 Transaction(
                     (
                         (

@@ -1,11 +1,11 @@
-"""A group of consumers in a simulation, and what is seen of it."""
+"""A group of consumers in a simulation, and its observed events."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tailrace.group.events import Received
-from tailrace.group.times import Times
+from tailrace.group.protocol.events import Received
+from tailrace.group.protocol.times import Times
 from tailrace.testing.faults import Faults
 from tailrace.testing.groups import Consumer, GroupWorld, SimulatedProcess
 
@@ -15,16 +15,16 @@ TIMES = Times()
 def a_group(
     processes: str = "ab", partitions: int = 4, seed: int = 1, faults: Faults | None = None
 ) -> tuple[GroupWorld, list[Consumer]]:
-    """A consumer in each process, all connected, all units shared out."""
+    """A consumer in each process, all connected, all units granted."""
     world = GroupWorld(seed, faults)
     world.topic("orders", partitions=partitions)
     consumers = [world.process(name).consumer("billing", "orders") for name in processes]
-    world.run_until(lambda: shared_out(world), within_s=10, what="that all units are owned")
+    world.run_until(lambda: balanced(world), within_s=10, what="that all units are owned")
     return world, consumers
 
 
-def shared_out(world: GroupWorld) -> bool:
-    """Whether every unit has one owner, and no borrower two more than another."""
+def balanced(world: GroupWorld) -> bool:
+    """True if every unit has one owner, and no borrower two more than another."""
     owners = world.owners("billing")
     counts = [
         len(consumer.units)

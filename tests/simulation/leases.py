@@ -1,4 +1,4 @@
-"""A small protocol to try the simulator on: a keeper lends one key to many askers.
+"""A small protocol to test the simulator: a keeper lends one key to many askers.
 
 The keeper lends for `LEASE_S` from when it got the request; an asker goes by it for `LEASE_S` less
 a margin from when it sent the request. So never two have the key, however slow the network is.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tailrace.testing.faults import Faults, Turmoil
+from tailrace.testing.faults import FaultInjector, Faults
 from tailrace.testing.memory import MemoryBackend
 from tailrace.testing.network import Network
 from tailrace.testing.process import Process
@@ -136,11 +136,11 @@ class LeaseWorld:
             self.askers[name] = self._process(name, asker, keeper.token)
             self.askers[name].clock_drift = faults.drift
             self.askers[name].start()
-        self.turmoil = Turmoil(
+        self.injector = FaultInjector(
             self.simulation, faults, self.network, self.askers, lambda name: store
         )
         self.simulation.always(self.at_most_one_has_the_key)
-        self.turmoil.begin()
+        self.injector.begin()
 
     def _process(self, name: str, machine: Any, *arguments: Any) -> Process:
         def boot(process: Process) -> Running:

@@ -1,10 +1,10 @@
-"""The faults that such protocols got wrong before, each by itself."""
+"""The faults that group protocols are known to get wrong, each by itself."""
 
 from __future__ import annotations
 
 import pytest
 
-from tailrace.group.messages import (
+from tailrace.group.protocol.messages import (
     Grant,
     Invalidate,
     Revoke,
@@ -18,13 +18,13 @@ from tailrace.testing.trace import Mark
 from tests.simulation.grouped import (
     TIMES,
     a_group,
+    balanced,
     follower_of,
     got,
     leader_of,
     orders,
     push_all,
     recorded,
-    shared_out,
 )
 
 
@@ -37,11 +37,11 @@ def test_the_first_five_grants_of_every_unit_are_lost() -> None:
     push_all(world, 20)
     took_s = world.run_until(lambda: world.consumed("billing"), within_s=15)
     assert took_s > 2
-    assert world.settle() < 1
+    assert world.run_until_consumed() < 1
     assert not world.audit("billing").doubled
 
 
-def test_revoke_finished_comes_three_times_the_last_after_the_unit_was_granted_again() -> None:
+def test_revoke_finished_arrives_three_times_the_last_after_the_unit_was_granted_again() -> None:
     world, _ = a_group("a", partitions=2)
     world.network.repeat(RevokeFinished, times=3, every_s=2.0)
     newcomer = world.process("b").consumer("billing", "orders")
@@ -56,7 +56,7 @@ def test_revoke_finished_comes_three_times_the_last_after_the_unit_was_granted_a
     world.run(5)
     assert len(got(world, RevokeFinished)) >= 3
     assert recorded(world, "granted") == granted
-    world.settle()
+    world.run_until_consumed()
     assert not world.audit("billing").doubled
 
 
@@ -75,15 +75,15 @@ def test_a_late_revoked_after_the_unit_was_granted_again_to_the_same_borrower() 
     world.run(6)
     assert len(got(world, Revoked, since=granted_again)) == 1
     assert consumer.session.units == units
-    world.settle()
+    world.run_until_consumed()
 
 
-def test_progress_that_comes_late_takes_nothing_back() -> None:
+def test_late_progress_takes_nothing_back() -> None:
     world, _ = a_group("ab", partitions=1)
     leader = leader_of(world).program.machine.leader("billing")
     assert leader is not None
 
-    def told() -> list[int]:
+    def marks() -> list[int]:
         return [mark for _, mark in leader.marks.values()]
 
     held = world.network.hold(
@@ -92,23 +92,23 @@ def test_progress_that_comes_late_takes_nothing_back() -> None:
     push_all(world, 60)
     world.run_until(lambda: bool(held.messages), within_s=10)
     push_all(world, 40)
-    world.run_until(lambda: told() == [100], within_s=10)
+    world.run_until(lambda: marks() == [100], within_s=10)
     held.release()
     world.run(1)
-    assert told() == [100]
+    assert marks() == [100]
 
 
-def test_a_borrower_that_the_leader_dropped_is_told_so_when_it_pings() -> None:
+def test_a_borrower_that_the_leader_dropped_learns_of_it_at_its_ping() -> None:
     world, _ = a_group("ab")
     cut_off = follower_of(world)
     world.network.isolate(cut_off.name)
     world.run(TIMES.free_s + 1)
     assert recorded(world, "left") == 1
     world.network.heal()
-    world.run_until(lambda: shared_out(world), within_s=3)
+    world.run_until(lambda: balanced(world), within_s=3)
     assert len(got(world, Invalidate)) == 1
     push_all(world, 20)
-    world.settle()
+    world.run_until_consumed()
 
 
 def test_one_dead_among_fifty_talkative_borrowers_is_noticed_in_time() -> None:
@@ -132,7 +132,7 @@ def test_a_borrower_dead_inside_a_living_process_is_freed_at_once() -> None:
     took_s = world.run_until(lambda: len(alive.units) == 4, within_s=3)
     assert took_s < 1.5
     push_all(world, 20)
-    world.settle()
+    world.run_until_consumed()
 
 
 def test_a_fast_new_leader_while_the_borrowers_of_the_old_one_are_cut_off() -> None:
@@ -146,14 +146,14 @@ def test_a_fast_new_leader_while_the_borrowers_of_the_old_one_are_cut_off() -> N
             world.network.cut(cut_off.name, other)
             world.network.cut(other, cut_off.name)
     old.crash()
-    world.run(10)  # no two may hand out of one unit: checked at every step
+    world.run(10)  # no two may deliver from one unit: checked at every step
     assert leader_of(world) is not old
     world.network.heal()
     old.start()
-    world.settle()
+    world.run_until_consumed()
 
 
-def test_a_leader_that_was_stopped_for_ten_seconds_frees_nobody_by_mistake_when_it_wakes() -> None:
+def test_a_leader_that_was_stopped_for_ten_seconds_frees_no_living_borrower_when_it_wakes() -> None:
     world, _ = a_group("abc", partitions=6)
     old = leader_of(world)
     world.produce("orders", orders(100), every_s=0.2)
@@ -166,10 +166,10 @@ def test_a_leader_that_was_stopped_for_ten_seconds_frees_nobody_by_mistake_when_
     ]
     assert left
     assert all(process != old.name and borrower.startswith(old.name) for process, borrower in left)
-    world.settle()
+    world.run_until_consumed()
 
 
-def test_a_process_that_was_paused_for_thirty_seconds_wakes_in_mid_batch() -> None:
+def test_a_process_that_was_paused_for_thirty_seconds_wakes_within_a_batch() -> None:
     world = GroupWorld(1)
     world.topic("orders", partitions=4)
     for name in "ab":
@@ -179,9 +179,9 @@ def test_a_process_that_was_paused_for_thirty_seconds_wakes_in_mid_batch() -> No
     follower_of(world).pause(30)
     world.run_until(lambda: world.consumed("billing"), within_s=25)
     world.run(30)
-    assert "is over" not in str(world.simulation.trace)
-    world.settle()
-    # Four in hand, and what was done within one progress interval: four every half a second.
+    assert "which has ended" not in str(world.simulation.trace)
+    world.run_until_consumed()
+    # Four in flight, and those done within one progress interval: four every half a second.
     assert len(world.audit("billing").doubled) <= 4 + 8
 
 
@@ -212,7 +212,7 @@ def test_a_grant_planned_before_a_change_is_not_committed_after_it(what: str) ->
     assert changed
     refused = [line for line in world.simulation.trace if "GrantsRefused" in str(line.what)]
     assert refused
-    world.settle()
+    world.run_until_consumed()
     assert newcomer.units
     assert consumer.units
 
@@ -228,7 +228,7 @@ def test_a_handler_of_thirty_seconds_is_revoked_and_its_owner_keeps_its_other_un
     before = slow.session.units
     for number in range(40):
         world.push("orders", number, key=f"k{number}")
-    world.run(1)  # some of each unit are in hand
+    world.run(1)  # some of each unit are in flight
     quick = world.process("b").consumer("billing", "orders")
     took_s = world.run_until(lambda: len(quick.units) == 2, within_s=5)
     assert took_s >= 2.0
@@ -236,7 +236,7 @@ def test_a_handler_of_thirty_seconds_is_revoked_and_its_owner_keeps_its_other_un
     assert slow.session.units.items() <= before.items()
     assert recorded(world, "left") == 0
     world.at(world.now + 40, slow.leave)
-    world.settle(within_s=200)
+    world.run_until_consumed(within_s=200)
 
 
 def test_two_hundred_subscriptions_and_unsubscriptions_in_two_seconds() -> None:
@@ -247,8 +247,8 @@ def test_two_hundred_subscriptions_and_unsubscriptions_in_two_seconds() -> None:
         world.at(world.now + number * 0.02 + 0.01, restless.join)
     world.produce("orders", orders(30), every_s=0.1)
     world.run(3)
-    world.run_until(lambda: shared_out(world), within_s=5)
-    world.settle()
+    world.run_until(lambda: balanced(world), within_s=5)
+    world.run_until_consumed()
     assert not world.audit("billing").doubled
 
 
@@ -259,7 +259,7 @@ def test_a_store_that_fails_for_ten_commits_only_delays() -> None:
     world.process("c").consumer("billing", "orders")
     world.produce("orders", orders(100), every_s=0.1)
     world.run_until(lambda: store.commits_to_fail == 0, within_s=30)
-    world.settle()
+    world.run_until_consumed()
 
 
 def test_wall_clocks_that_step_by_an_hour_change_nothing() -> None:
@@ -268,7 +268,7 @@ def test_wall_clocks_that_step_by_an_hour_change_nothing() -> None:
         world, _ = a_group("abc", faults=faults)
         world.produce("orders", orders(67), every_s=0.3)
         world.run(30)
-        world.settle()
+        world.run_until_consumed()
         steps = sum(line.mark is Mark.CLOCK for line in world.simulation.trace)
         return world.simulation.trace.text(hiding={Mark.CLOCK}), steps
 
@@ -277,7 +277,7 @@ def test_wall_clocks_that_step_by_an_hour_change_nothing() -> None:
     assert steady[0] == stepping[0]
 
 
-def test_a_new_leader_adopts_what_is_granted_without_revoking_or_resetting_anything() -> None:
+def test_a_new_leader_adopts_the_grants_without_revoking_or_resetting_any() -> None:
     world, consumers = a_group("abc", partitions=6)
     world.produce("orders", orders(80), every_s=0.1)
     world.run(1)
@@ -294,4 +294,4 @@ def test_a_new_leader_adopts_what_is_granted_without_revoking_or_resetting_anyth
         assert consumer.session is not None
         assert units.items() <= consumer.session.units.items()
     old.start()
-    world.settle()
+    world.run_until_consumed()

@@ -1,4 +1,4 @@
-"""Each kind of fault that a simulation is asked for happens, and none that it is not."""
+"""Each requested kind of fault happens, and no other."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def lost(line: Line) -> bool:
     [
         (Faults(crash_every_s=5), [noted("crashes"), noted("starts as a.2")]),
         (Faults(pause_every_s=5), [noted("pauses"), noted("wakes")]),
-        (Faults(cut_every_s=5), [noted("is cut off towards"), noted("reaches"), lost]),
+        (Faults(cut_every_s=5), [noted("cannot reach"), noted("reaches"), lost]),
         (
             Faults(outage_every_s=5),
             [noted("the store no longer answers"), noted("the store does not answer")],
@@ -54,7 +54,7 @@ def lost(line: Line) -> bool:
     ],
     ids=["crash", "pause", "cut", "outage", "step", "loss", "failure", "unknown", "stall"],
 )
-def test_a_fault_happens_when_it_is_asked_for_and_only_then(
+def test_a_fault_happens_only_when_it_is_requested(
     faults: Faults, signs: list[Callable[[Line], bool]]
 ) -> None:
     rough, calm = list(a_world(faults).simulation.trace), list(a_world(Faults()).simulation.trace)
@@ -64,7 +64,7 @@ def test_a_fault_happens_when_it_is_asked_for_and_only_then(
     assert {line.mark for line in calm} <= {Mark.EVENT, Mark.NOTE, Mark.FAULT}
 
 
-def test_wall_clocks_are_where_they_stepped_to() -> None:
+def test_wall_clocks_keep_their_steps() -> None:
     world = a_world(Faults(step_every_s=1))
     offsets_ms = {p.clock.now_ms() - round(world.now * 1000) for p in world.processes.values()}
     assert len(offsets_ms) == len(world.processes)
@@ -79,7 +79,7 @@ def test_clocks_run_faster_and_slower_than_true_time() -> None:
     assert all(abs(seconds - 100) > 0.01 for seconds in passed)
 
 
-def test_work_at_a_store_that_stalls_takes_as_long_as_it_says() -> None:
+def test_work_at_a_stalled_store_takes_the_stated_time() -> None:
     def elected_after_s(store: StoreQuality) -> float:
         world = GroupWorld(1, Faults(store=store))
         world.topic("orders", partitions=1)
@@ -90,7 +90,7 @@ def test_work_at_a_store_that_stalls_takes_as_long_as_it_says() -> None:
     assert elected_after_s(StoreQuality(stalling=1.0, stalling_s=10.0)) > 1
 
 
-def test_until_all_is_healed_another_may_reach_the_store_between_a_look_and_a_commit() -> None:
+def test_until_all_is_healed_another_may_reach_the_store_between_a_read_and_a_commit() -> None:
     world = GroupWorld(1)
     others = [worker for name in "ab" for worker in world.process(name).program.workers]
     reached: list[int] = []

@@ -1,8 +1,8 @@
-"""What becomes of a group over its life: who has what, and how soon."""
+"""The life of a group: the owners of units, and the times of changes."""
 
 from __future__ import annotations
 
-from tailrace.group.messages import (
+from tailrace.group.protocol.messages import (
     Ping,
     Revoke,
     Revoked,
@@ -17,12 +17,12 @@ from tests.simulation.grouped import (
 )
 
 
-def test_the_first_consumer_of_a_group_has_it_all_before_anything_is_said_twice() -> None:
+def test_the_first_consumer_of_a_group_owns_all_units_before_any_message_is_repeated() -> None:
     world, _ = a_group("a", partitions=4)
     assert world.now < TIMES.resend_s
 
 
-def test_the_history_of_a_group_tells_who_had_what() -> None:
+def test_the_history_of_a_group_records_the_owners_of_units() -> None:
     world, _ = a_group("a", partitions=2)
     newcomer = world.process("b").consumer("billing", "orders")
     for goodbye in (newcomer.leave, world.process("b").crash):
@@ -30,7 +30,7 @@ def test_the_history_of_a_group_tells_who_had_what() -> None:
         world.run_until(lambda: len(newcomer.units) == 1, within_s=3)
         goodbye()
         world.run(10)
-    told = [(each.what, each.unit, each.borrower[:1]) for _, _, each in world.history]
+    lines = [(each.what, each.unit, each.borrower[:1]) for _, _, each in world.history]
     granted = [("granted", "orders/0.0", "a"), ("granted", "orders/0.1", "a")]
     moved = [
         ("joined", "", "b"),
@@ -39,7 +39,7 @@ def test_the_history_of_a_group_tells_who_had_what() -> None:
         ("granted", "orders/0.1", "b"),
         ("freed", "orders/0.1", "b"),
     ]
-    assert told == [
+    assert lines == [
         ("term", "", ""),
         ("joined", "", "a"),
         *granted,
@@ -48,7 +48,7 @@ def test_the_history_of_a_group_tells_who_had_what() -> None:
     ]
 
 
-def test_processes_that_were_all_stopped_for_ten_seconds_take_nobody_for_dead() -> None:
+def test_processes_that_were_all_stopped_for_ten_seconds_take_none_for_dead() -> None:
     """As on a machine that was asleep; the pings of the others come late."""
     world, consumers = a_group("abc", partitions=6)
     leader = leader_of(world)
@@ -63,10 +63,10 @@ def test_processes_that_were_all_stopped_for_ten_seconds_take_nobody_for_dead() 
     assert recorded(world, "left") == 0
     assert [consumer.units for consumer in consumers] == before
     push_all(world, 20)
-    world.settle()
+    world.run_until_consumed()
 
 
-def test_an_owner_that_cannot_be_told_to_let_go_hands_out_nothing_once_another_has_it() -> None:
+def test_an_owner_that_cannot_be_reached_delivers_nothing_once_another_owns_the_unit() -> None:
     """It is reached by the answers to its pings, and not by what takes the unit away."""
     world = GroupWorld(1)
     world.topic("orders", partitions=2)
@@ -78,19 +78,19 @@ def test_an_owner_that_cannot_be_told_to_let_go_hands_out_nothing_once_another_h
     newcomer = world.process("b").consumer("billing", "orders")
     took_s = world.run_until(lambda: len(newcomer.units) == 1, within_s=10)
     assert took_s >= 2.0 + TIMES.free_s
-    world.run(5)  # no two may hand out of one unit: checked at every step
+    world.run(5)  # no two may deliver from one unit: checked at every step
     assert deaf.units == ["orders/0.0", "orders/0.1"]
     lost.end()
     world.run_until(lambda: len(deaf.units) == 1, within_s=3)
     assert recorded(world, "left") == 0
-    world.settle()
+    world.run_until_consumed()
 
 
-def test_what_follows_is_consumed_as_soon_as_all_that_it_follows_is_finished() -> None:
+def test_a_unit_is_consumed_as_soon_as_all_units_it_follows_are_finished() -> None:
     world, _ = a_group("ab", partitions=2)
     push_all(world, 40)
     world.scale("orders", 4)
     push_all(world, 40)
     assert world.run_until(lambda: world.consumed("billing"), within_s=30) < 3
     assert TIMES.refresh_s > 3  # it did not have to wait for that
-    world.settle()
+    world.run_until_consumed()

@@ -1,4 +1,4 @@
-"""What groups cost in which nothing happens: signs of life of processes, and nothing else."""
+"""The cost of idle groups: heartbeats of processes, and nothing else."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from tailrace.group.actions import Beat, Probe, ReadUnits, Send
-from tailrace.group.times import Times
+from tailrace.group.protocol.actions import Beat, Probe, ReadUnits, Send
+from tailrace.group.protocol.times import Times
 from tailrace.testing.groups import GroupWorld
 
 TIMES = Times()
@@ -16,14 +16,14 @@ SECONDS = 20.0
 
 
 def idle_world(groups: int, consumers: int) -> GroupWorld:
-    """So many groups, each with so many consumers in each process, that have nothing to do."""
+    """Return a world of idle groups, each with a number of consumers in each process."""
     world = GroupWorld(1)
     world.topic("orders", partitions=4)
     for name in PROCESSES:
         for group in range(groups):
             for _ in range(consumers):
                 world.process(name).consumer(f"g{group}", "orders")
-    world.settle()
+    world.run_until_consumed()
     world.run(5)
     return world
 
@@ -37,7 +37,7 @@ def wanted(world: GroupWorld) -> Counter[str]:
 
 
 @pytest.mark.parametrize(("groups", "consumers"), [(1, 1), (8, 5)])
-def test_idle_consumers_cost_what_one_costs(groups: int, consumers: int) -> None:
+def test_many_idle_consumers_cost_as_much_as_one(groups: int, consumers: int) -> None:
     found = wanted(idle_world(groups, consumers))
     pings = len(PROCESSES) * len(PROCESSES) * SECONDS / TIMES.ping_s
     assert found["Ping"] <= pings + len(PROCESSES) ** 2

@@ -1,4 +1,4 @@
-"""The simulator itself: the same seed is the same run, and faults are what they are called."""
+"""The simulator: the same seed replays the same run, and faults do what they say."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def test_wall_clocks_that_step_by_an_hour_change_no_decision() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_sound_protocol_keeps_its_invariant_under_faults_and_goes_on_after_them(
+def test_a_sound_protocol_keeps_its_invariant_under_faults_and_continues_after_them(
     seed: int,
 ) -> None:
     world = LeaseWorld(seed, ROUGH)
     world.simulation.run(60)
     assert world.lent > 100
-    world.turmoil.heal()
+    world.injector.heal()
     took_s = world.simulation.run_until(lambda: bool(world.having_the_key()), within_s=5)
     assert took_s <= 5
 
@@ -129,15 +129,15 @@ def recording(simulation: Simulation) -> tuple[Process, list[Recorder]]:
     return process, lives
 
 
-def test_a_paused_process_that_wakes_reads_its_input_before_it_looks_at_the_time() -> None:
+def test_a_paused_process_that_wakes_reads_its_input_before_the_clock() -> None:
     simulation = Simulation(1)
     process, [recorder] = recording(simulation)
     recorder.due = process.clock.monotonic() + 1
-    process.tell("first")
+    process.post("first")
     simulation.run(0.1)
     process.pause(seconds=5)
-    simulation.after(1, lambda: process.tell("second"))
-    simulation.after(3, lambda: process.tell("third"))
+    simulation.after(1, lambda: process.post("second"))
+    simulation.after(3, lambda: process.post("third"))
     simulation.run(4)
     assert recorder.events == ["first"]
     simulation.run(4)
@@ -145,17 +145,17 @@ def test_a_paused_process_that_wakes_reads_its_input_before_it_looks_at_the_time
     assert recorder.handled[1][1] - recorder.handled[0][1] == pytest.approx(5.1, abs=0.01)
 
 
-def test_a_machine_looks_at_itself_after_every_event() -> None:
+def test_a_machine_is_validated_after_every_event() -> None:
     simulation = Simulation(1)
     process, [recorder] = recording(simulation)
     recorder.due = process.clock.monotonic() + 1
-    process.tell("first")
+    process.post("first")
     simulation.run(5)
     assert recorder.events == ["first", "tick"]
     assert recorder.validated_after == [1, 2]
 
 
-def test_what_a_thread_of_a_paused_process_had_to_do_it_does_on_waking() -> None:
+def test_a_thread_of_a_paused_process_completes_its_work_on_waking() -> None:
     simulation = Simulation(1)
     process, _ = recording(simulation)
     done: list[float] = []
@@ -165,21 +165,21 @@ def test_what_a_thread_of_a_paused_process_had_to_do_it_does_on_waking() -> None
     assert done == [pytest.approx(5, abs=0.01)]
 
 
-def test_a_crashed_process_loses_all_that_it_had_and_what_is_sent_to_its_old_life() -> None:
+def test_a_crashed_process_loses_its_state_and_the_messages_to_its_former_incarnation() -> None:
     simulation = Simulation(1)
     process, lives = recording(simulation)
     process.pause()
-    process.tell("waiting")
-    process.after(1, lambda: process.tell("later"))
+    process.post("waiting")
+    process.after(1, lambda: process.post("later"))
     process.crash()
-    process.tell("to the dead")
+    process.post("to the dead")
     process.start()
     simulation.run(5)
     assert [recorder.events for recorder in lives] == [[], []]
     assert process.token == "a.2"
 
 
-def test_a_clock_of_a_process_is_its_own() -> None:
+def test_each_process_has_its_own_clock() -> None:
     simulation = Simulation(1)
     process, _ = recording(simulation)
     start, wall_ms = process.clock.monotonic(), process.clock.now_ms()
@@ -189,7 +189,7 @@ def test_a_clock_of_a_process_is_its_own() -> None:
     assert process.clock.now_ms() - wall_ms == -3_590_000
 
 
-def test_what_is_not_reached_in_time_is_a_violation() -> None:
+def test_a_condition_that_is_not_reached_in_time_is_a_violation() -> None:
     simulation = Simulation(3)
     with pytest.raises(Violation, match="peace was not reached within 5 s"):
         simulation.run_until(lambda: False, within_s=5, what="peace")

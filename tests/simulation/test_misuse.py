@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tailrace.errors import Error, GroupExists, InvalidName, InvalidValue, UnknownTopic
-from tailrace.group.delivery import Delivery
+from tailrace.delivery.delivery import Delivery
+from tailrace.errors import Error, GroupExists, InvalidName, InvalidValue, OutOfRange, UnknownTopic
 from tailrace.testing import (
     Faults,
     GroupWorld,
@@ -23,7 +23,7 @@ Use = Callable[[GroupWorld], object]
 
 
 def world() -> GroupWorld:
-    """One that has run for a while: a topic, two processes, a consumer."""
+    """Return a world that has run for a while: a topic, two processes, a consumer."""
     made = GroupWorld(seed=1)
     made.topic("orders", partitions=2)
     made.process("a").consumer("billing", "orders")
@@ -41,6 +41,7 @@ NAMES: dict[str, Use] = {
     "produce": lambda w: w.produce("oder", [("k", 1)], every_s=1),
     "scale": lambda w: w.scale("oder", 4),
     "seek": lambda w: w.seek("oder", "earliest"),
+    "skip": lambda w: w.skip("oder", "orders/0.0@0"),
     "leader": lambda w: w.leader("oder"),
     "audit": lambda w: w.audit("oder"),
     "consumed": lambda w: w.consumed("oder"),
@@ -53,14 +54,14 @@ NAMES: dict[str, Use] = {
 
 
 @pytest.mark.parametrize("use", NAMES)
-def test_an_unknown_name_is_named_beside_those_that_there_are(use: str) -> None:
+def test_an_unknown_name_is_answered_with_the_known_names(use: str) -> None:
     with pytest.raises(InvalidValue, match="'oder'") as found:
         NAMES[use](world())
     assert found.value.valid in ("orders", "billing", "a, b")
 
 
 def _wrong(value: object) -> Any:
-    """What no type checker would let pass."""
+    """Arguments that a type checker refuses."""
     return value
 
 
@@ -71,6 +72,7 @@ async def refuse_to_run(order: Delivery[int]) -> None:
 VALUES: dict[str, Use] = {
     "every_s": lambda w: w.produce("orders", [("k", 1)], every_s=-1),
     "messages": lambda w: w.produce("orders", [_wrong(1)], every_s=1),
+    "position": lambda w: w.skip("billing", "orders/0.0"),
     "handler": lambda w: process(w).consumer("billing", "orders", handler=_wrong(1)),
     "handler is <function refuse_to_run": lambda w: process(w).consumer(
         "billing", "orders", handler=refuse_to_run
@@ -95,12 +97,12 @@ VALUES: dict[str, Use] = {
 
 
 @pytest.mark.parametrize("what", VALUES)
-def test_a_value_that_makes_no_sense_is_refused_where_it_is_given(what: str) -> None:
+def test_an_invalid_value_is_refused_where_it_is_given(what: str) -> None:
     with pytest.raises(InvalidValue, match=f"{what}.* · valid: "):
         VALUES[what](world())
 
 
-def test_what_a_hub_would_refuse_a_simulated_one_does() -> None:
+def test_a_simulated_hub_refuses_what_a_hub_refuses() -> None:
     made = world()
     made.topic("other")
     with pytest.raises(GroupExists):
@@ -126,13 +128,27 @@ def test_a_scaling_that_is_refused_leaves_no_line_in_the_trace(topic: str, parti
     assert made.simulation.trace.text() == before
 
 
-def test_faults_in_a_world_without_processes_harm_nobody() -> None:
+def test_a_skip_of_a_message_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(OutOfRange):
+        world().skip("billing", "orders/0.0@7")
+
+
+def test_a_consumer_that_has_left_can_be_ended() -> None:
+    made = world()
+    (consumer,) = made.process("a").consumers_of("billing")
+    consumer.leave()
+    made.run(5)
+    consumer.die()
+    assert consumer.session is None
+
+
+def test_faults_in_a_world_without_processes_do_nothing() -> None:
     made = GroupWorld(1, Faults(crash_every_s=1, pause_every_s=1, outage_every_s=1, step_every_s=1))
     made.run(20)
-    assert made.settle() == 0
+    assert made.run_until_consumed() == 0
 
 
-def test_a_consumer_that_is_there_does_not_join_twice() -> None:
+def test_a_consumer_that_has_joined_does_not_join_twice() -> None:
     made = world()
     (consumer,) = made.process("a").consumers_of("billing")
     session = consumer.session
@@ -148,13 +164,13 @@ def refuse_seven(order: Delivery[int]) -> None:
         raise ZeroDivisionError("seven")
 
 
-def test_a_violation_names_what_the_handler_raised() -> None:
+def test_a_violation_names_the_exception_of_the_handler() -> None:
     made = GroupWorld(seed=1)
     made.topic("orders", int, partitions=1)
     made.process("a").consumer("billing", "orders", handler=refuse_seven, attempts=3)
     receipts = [made.push("orders", number, key="k") for number in (6, 7)]
     with pytest.raises(Violation) as found:
-        made.settle()
+        made.run_until_consumed()
     failed = f"the handler of a.1/billing-1.1 failed on {receipts[1].id} 3 times"
     assert f"{failed}, last: ZeroDivisionError('seven')" in found.value.what
     assert isinstance(found.value.__cause__, ZeroDivisionError)
@@ -162,7 +178,7 @@ def test_a_violation_names_what_the_handler_raised() -> None:
         made.run_until(lambda: made.consumed("billing"), within_s=1)
 
 
-def test_a_handler_that_came_right_is_not_blamed() -> None:
+def test_a_violation_does_not_name_a_handler_that_recovered() -> None:
     def stumble(order: Delivery[int]) -> None:
         if order.attempt == 1:
             raise ZeroDivisionError
@@ -171,7 +187,7 @@ def test_a_handler_that_came_right_is_not_blamed() -> None:
     made.topic("orders", int, partitions=1)
     made.process("a").consumer("billing", "orders", handler=stumble)
     made.push("orders", 1)
-    made.settle()
+    made.run_until_consumed()
     with pytest.raises(Violation) as found:
         made.run_until(lambda: False, within_s=1)
     assert found.value.what == "the condition was not reached within 1 s"

@@ -1,4 +1,4 @@
-"""The network of a simulation does to messages what it is told to, and no more."""
+"""The network of a simulation does to messages what a test requests, and no more."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.simulation.test_kernel import Recorder
 
 
 class Pair:
-    """Two processes, `a` and `b`, that send numbers and write down what comes."""
+    """Two processes, `a` and `b`, that send numbers and record received ones."""
 
     def __init__(self, quality: Quality | None = None) -> None:
         self.simulation = Simulation(5)
@@ -38,7 +38,7 @@ class Pair:
         return recorder.events
 
 
-def test_each_message_arrives_once_unless_something_is_wrong() -> None:
+def test_each_message_arrives_once_without_faults() -> None:
     pair = Pair()
     pair.send(*range(50))
     assert sorted(pair.got()) == list(range(50))
@@ -50,7 +50,7 @@ def test_later_messages_overtake_earlier_ones() -> None:
     assert pair.got() != list(range(50))
 
 
-def test_a_part_of_the_messages_is_lost_or_doubled() -> None:
+def test_a_share_of_the_messages_is_lost_or_duplicated() -> None:
     pair = Pair(Quality(loss=0.3, doubling=0.3))
     pair.send(*range(1000))
     got = pair.got()
@@ -121,7 +121,7 @@ def test_held_messages_arrive_when_they_are_released() -> None:
     assert pair.got() == ["word", 1, 2, 3]
 
 
-def test_what_a_process_sends_itself_is_not_lost_but_by_a_rule() -> None:
+def test_a_message_to_the_own_process_is_lost_only_by_a_rule() -> None:
     pair = Pair(Quality(loss=1.0))
     pair.network.send(pair.a, pair.a.token, 1)
     assert pair.got(pair.a) == [1]
@@ -130,7 +130,7 @@ def test_what_a_process_sends_itself_is_not_lost_but_by_a_rule() -> None:
     assert pair.got(pair.a) == [1]
 
 
-def test_a_message_to_an_earlier_life_does_not_reach_the_next() -> None:
+def test_a_message_to_a_former_incarnation_does_not_reach_the_next() -> None:
     pair = Pair()
     pair.send(1)
     pair.b.crash()

@@ -1,4 +1,4 @@
-"""Random worlds: from a seed, a group with everything that may happen to it in sixty seconds."""
+"""Random worlds: from a seed, a group with sixty seconds of events and faults."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ FAULTY_S = 40.0
 
 
 def trial(seed: int) -> GroupWorld:
-    """A world, not yet run: processes, consumers, messages, scalings, faults."""
+    """Return a world that has not run yet: processes, consumers, messages, scalings, faults."""
     random = Random(f"trial {seed}")
     world = GroupWorld(seed, Faults.drawn(random))
     _populate(world, random)
     if random.random() < 0.3:
         world.at(random.uniform(5, FAULTY_S), lambda: world.seek("billing", "earliest"))
-    _pass_over(world, Random(f"skips of {seed}"))
+    _skip_some(world, Random(f"skips of {seed}"))
     _come_and_go(world, random, [Consumer.leave, Consumer.die])
     if random.random() < 0.4:
         _never_rest(world, random)
@@ -29,7 +29,7 @@ def trial(seed: int) -> GroupWorld:
 
 
 def calm_trial(seed: int) -> GroupWorld:
-    """A world in which nothing goes wrong: topics are scaled, consumers join and leave orderly."""
+    """Return a world without faults: topics are scaled, consumers join and leave in order."""
     random = Random(f"calm trial {seed}")
     world = GroupWorld(seed)
     _populate(world, random)
@@ -60,7 +60,7 @@ def _populate(world: GroupWorld, random: Random) -> None:
 def _come_and_go(
     world: GroupWorld, random: Random, goodbyes: Sequence[Callable[[Consumer], None]]
 ) -> None:
-    """Some consumers go and come back."""
+    """Let some consumers leave and join again."""
     for process in list(world.processes.values()):
         for consumer in process.consumers_of("billing"):
             if random.random() < 0.3:
@@ -70,12 +70,12 @@ def _come_and_go(
                 world.at(back_at, consumer.join)
 
 
-def _pass_over(world: GroupWorld, random: Random) -> None:
-    """An operator skips some messages, as likely as not among those that are being done."""
+def _skip_some(world: GroupWorld, random: Random) -> None:
+    """Skip some of the newest messages, which may be in flight."""
 
     def skip_one() -> None:
-        partition = random.choice(sorted(world.ground.records))
-        record = random.choice(world.ground.records[partition][-4:])
+        partition = random.choice(sorted(world.storage.records))
+        record = random.choice(world.storage.records[partition][-4:])
         world.skip("billing", f"{partition}@{record.offset}")
 
     for _ in range(random.choice([0, 0, 0, 1, 3])):
@@ -83,7 +83,7 @@ def _pass_over(world: GroupWorld, random: Random) -> None:
 
 
 def _never_rest(world: GroupWorld, random: Random) -> None:
-    """One more consumer joins and leaves again and again, so that units move to and fro."""
+    """Let one more consumer join and leave repeatedly, so that units move."""
     restless = world.process("a").consumer("billing", "orders")
     at = 0.0
     while (at := at + random.uniform(0.05, 2.0)) < FAULTY_S:
@@ -91,8 +91,8 @@ def _never_rest(world: GroupWorld, random: Random) -> None:
 
 
 def run(world: GroupWorld) -> None:
-    """Forty seconds of faults; then all must be consumed within a stated time."""
+    """Run forty seconds of faults. Then all must be consumed within a stated time."""
     world.run(FAULTY_S)
     world.heal()
     world.run(SECONDS - FAULTY_S)
-    world.settle()
+    world.run_until_consumed()

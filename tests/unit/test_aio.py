@@ -1,4 +1,4 @@
-"""`tailrace.aio`: what is more than a call in a thread."""
+"""`tailrace.aio`: the parts that are more than a call in a thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import tailrace.aio
 
 
-def test_a_topic_says_what_it_has_in_storage(tmp_path: Path) -> None:
+def test_a_topic_reports_its_storage_topics(tmp_path: Path) -> None:
     async def look() -> None:
         async with tailrace.aio.open(tmp_path / "hub", sync="none") as hub:
             orders = await hub.create_topic("orders", partitions=2)
@@ -39,15 +39,15 @@ def test_topics_producers_and_batches_have_the_type_and_the_blocks_of_the_others
             with pytest.raises(tailrace.Error):
                 await producer.push(9)
             rows = 0
-            async with await numbers.tail(group="counting", until="end") as deliveries:
-                async for batch in deliveries.batches():
+            async with await numbers.tail(group="counting", until="end") as consumer:
+                async for batch in consumer.batches():
                     rows += batch.num_rows
         return len({receipt.id for receipt in receipts}), rows
 
     assert asyncio.run(count()) == (9, 9)
 
 
-def test_groups_are_consumed_sent_elsewhere_and_passed_over_by_the_same_names(
+def test_groups_are_consumed_moved_and_skipped_by_the_same_names(
     tmp_path: Path,
 ) -> None:
     class Order(msgspec.Struct):
@@ -57,15 +57,15 @@ def test_groups_are_consumed_sent_elsewhere_and_passed_over_by_the_same_names(
         async with tailrace.aio.open(tmp_path / "hub", sync="none") as hub:
             orders = await hub.create_topic("orders", Order, partitions=1)
             await orders.push_many([("c1", Order(number)) for number in range(5)])
-            async with await hub.tail("ord*", Order, group="billing", until="end") as deliveries:
-                assert [delivery.value.number async for delivery in deliveries] == list(range(5))
+            async with await hub.tail("ord*", Order, group="billing", until="end") as consumer:
+                assert [delivery.value.number async for delivery in consumer] == list(range(5))
             group = await hub.group("billing")
             assert await group.seek("orders/0.0@3") == {"orders/0.0": 3}
             assert await group.skip("orders/0.0@3", reason="bad")
             assert not await group.skip("orders/0.0@3", reason="bad")
-            assert [stream.behind for stream in await group.lag()] == [1]
+            assert [stream.lag for stream in await group.lag()] == [1]
             assert [line.what for line in await group.history(2)] == ["seek", "skip"]
-            assert (await group.describe()).streams[0].mark == 4
+            assert (await group.describe()).partitions[0].mark == 4
             await group.delete()
             assert await hub.groups() == []
 

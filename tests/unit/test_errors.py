@@ -1,4 +1,4 @@
-"""The error tree: as drawn, with its builtins, and whole after a pickle."""
+"""The error tree: as documented, with its builtins, and complete after a pickle."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import re
 import pytest
 
 from tailrace import errors
+from tailrace.delivery.delivery import Delivery
+from tailrace.delivery.fetched import FetchedBatch
 from tailrace.errors import Error
-from tailrace.group.chunk import Chunk
-from tailrace.group.delivery import Delivery
 from tailrace.message import Partition
 
 NODE = re.compile(r"^ {4}(?P<indent>[│ ]*)[├└]── (?P<name>\w+)(?: \((?P<builtin>\w+)\))?")
@@ -33,16 +33,21 @@ SAMPLES = [
     errors.WatchExpired(3, 9),
     errors.CorruptBatch("orders/0.1", 4, 8, "0.log", "checksum"),
     errors.MessageTooLarge("the key", 70_000, 65_536, "hub.key_bytes_max"),
+    errors.TopicTypeMismatch("orders", "Order(id: int)", "Invoice", ["field 'id' is str, not int"]),
     errors.EncodeError("orders takes Order, not dict", "nothing was written"),
     errors.DecodeError("orders/0.1@4", "Order", "Expected `int`"),
     errors.ConfigError("tailrace.toml: unknown setting hub.x"),
-    errors.DeliveryFailed(Delivery(Chunk.listed(PARTITION, 4, 5, [4], [b"c7"]), 0, 5)),
+    errors.DeliveryFailed(Delivery(FetchedBatch.listed(PARTITION, 4, 5, [4], [b"c7"]), 0, 5)),
     errors.NothingToRead("no file matches in/*.jsonl"),
     errors.PipelineFailed("lake", ["writer lake/crm: refused"]),
+    errors.UnknownHub("./data"),
     errors.IncompatibleHub("./data is of format 9", "this version reads 1"),
+    errors.ReadOnlyHub("./data is open read-only", "nothing was written"),
+    errors.NotSupported("list segments", "memory", "its log has no segment files"),
     errors.BackendUnavailable("no lock after 10s", "held by pid 7"),
     errors.DiskFull("no room"),
     errors.HubClosed("closed"),
+    errors.HubReplaced("./data", "there is no directory ./data"),
     errors.OutcomeUnknown("the commit raised"),
 ]
 
@@ -59,7 +64,7 @@ def drawn() -> dict[str, tuple[str, str | None, bool]]:
     return tree
 
 
-def test_the_picture_shows_every_error_in_its_place() -> None:
+def test_the_tree_in_the_docs_shows_every_error_in_its_place() -> None:
     classes = {name: getattr(errors, name) for name in errors.__all__ if name != "Error"}
     assert drawn().keys() == classes.keys()
     for name, (parent, builtin, _) in drawn().items():
@@ -68,7 +73,7 @@ def test_the_picture_shows_every_error_in_its_place() -> None:
         assert list(classes[name].__bases__) == bases, name
 
 
-def test_the_picture_shows_which_may_succeed_later() -> None:
+def test_the_tree_in_the_docs_shows_which_errors_are_retryable() -> None:
     for name, (parent, _, marked) in drawn().items():
         if parent == "Error":
             assert getattr(errors, name).retryable is marked, name
@@ -85,7 +90,11 @@ def test_every_error_is_public_and_documented() -> None:
     assert all(getattr(errors, name).__doc__ for name in errors.__all__)
 
 
-def test_every_error_has_a_sample_here() -> None:
+def test_every_error_is_shown_with_the_module_that_users_import_it_from() -> None:
+    assert {getattr(errors, name).__module__ for name in errors.__all__} == {"tailrace.errors"}
+
+
+def test_every_error_has_a_sample_in_this_file() -> None:
     assert {type(sample).__name__ for sample in SAMPLES} == set(errors.__all__) - {"Error"}
 
 
@@ -107,10 +116,28 @@ def test_an_unknown_topic_names_the_nearest_and_the_command_that_creates_it() ->
     assert "did you mean" not in str(errors.UnknownTopic("x", "./data", ["orders"]))
 
 
-def test_an_unknown_group_names_the_nearest_and_how_to_make_it() -> None:
+def test_an_unknown_topic_suggests_internal_topics_only_for_an_internal_name() -> None:
+    known = ["orders", "tailrace.audit"]
+    user = errors.UnknownTopic("order", "./data", known)
+    assert user.known == ["orders"]
+    assert "did you mean 'orders'? (1 topic here)" in str(user)
+    internal = errors.UnknownTopic("tailrace.audits", "./data", known)
+    assert internal.known == known
+    assert "did you mean 'tailrace.audit'? (2 topics here)" in str(internal)
+
+
+def test_a_failed_delivery_names_its_group_in_the_command_that_skips_it() -> None:
+    delivery: Delivery[bytes] = Delivery(FetchedBatch.listed(PARTITION, 4, 5, [4], [b"c7"]), 0, 5)
+    named = errors.DeliveryFailed(delivery, "billing")
+    assert named.group == "billing"
+    assert f"tailrace group skip billing {named.position} --reason" in str(named)
+    assert "group skip GROUP " in str(errors.DeliveryFailed(delivery))
+
+
+def test_an_unknown_group_names_the_nearest_and_how_to_create_it() -> None:
     assert str(errors.UnknownGroup("biling", "./data", ["billing"])) == (
         "no group 'biling' in ./data · did you mean 'billing'? (1 group here)"
-        " · make it by consuming: tailrace tail TOPIC --group biling"
+        " · create it by consuming: tailrace tail TOPIC --group biling"
     )
 
 
@@ -118,18 +145,21 @@ def test_an_unknown_group_names_the_nearest_and_how_to_make_it() -> None:
     ("error", "valid"),
     [
         (errors.OutOfRange("orders/0.1", 9, 2, 9), "valid: 2 <= offset < 9"),
-        (errors.OutOfRange("orders/0.1", 5, 2, 9, 7), "a gap: the next record is at 7"),
+        (
+            errors.OutOfRange("orders/0.1", 5, 2, 9, 7),
+            "the offset is in a gap: the next record is at 7",
+        ),
         (
             errors.OutOfRange("orders/0.1", 0, 0, 0),
-            "it holds no records; the next one gets offset 0",
+            "the partition is empty; its next record gets offset 0",
         ),
     ],
 )
-def test_an_offset_out_of_range_says_what_is_valid(error: errors.OutOfRange, valid: str) -> None:
+def test_an_offset_out_of_range_names_the_valid_range(error: errors.OutOfRange, valid: str) -> None:
     assert str(error).startswith(f"no record at orders/0.1@{error.offset} · {valid}")
 
 
-def test_long_values_are_shortened_in_what_is_said_and_whole_in_what_is_carried() -> None:
+def test_long_values_are_shortened_in_the_text_and_complete_in_the_attributes() -> None:
     name = "x" * 300
     assert len(str(errors.InvalidName("topic", name))) < 200
     assert errors.InvalidName("topic", name).name == name
@@ -137,7 +167,7 @@ def test_long_values_are_shortened_in_what_is_said_and_whole_in_what_is_carried(
     assert errors.InvalidValue("key", name, "shorter").value == name
 
 
-def test_a_topic_that_exists_says_how_it_differs() -> None:
+def test_the_error_of_an_existing_topic_names_the_differences() -> None:
     differs = errors.TopicExists("orders", ["partitions 4, asked for 8"])
     assert "with another definition · partitions 4, asked for 8" in str(differs)
     assert "exist_ok=True" in str(errors.TopicExists("orders"))

@@ -1,4 +1,4 @@
-"""A table of transitions: what it has may happen, and nothing else."""
+"""A table of transitions allows its steps and no others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_step_of_the_table_leads_to_the_next_state() -> None:
         (None, "on", Light.GREEN),
     ],
 )
-def test_a_step_that_the_table_has_not_is_refused_and_named(
+def test_a_step_that_is_not_in_the_table_is_refused_and_named(
     before: Light | None, cause: str, after: Light
 ) -> None:
     with pytest.raises(AssertionError, match=f"light: no step .*{cause}"):

@@ -1,4 +1,4 @@
-"""Positions in writing, receipts on demand, and messages that keep their payload to themselves."""
+"""Positions as text, lazy receipts, and messages that do not print their payload."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def test_positions_and_partitions_survive_writing(
     ["", "orders", "orders/1", "orders/1.7", "orders/1.7@", "orders/1.7@-1", "orders/1.x@4",
      "a/b/1.7@42", "/1.7@42", "orders/1.7@42 ", "or ders/1.7@42", "orders/1.7@4@2", "orders/1.7@²"],
 )  # fmt: skip
-def test_what_is_no_position_is_refused_with_the_form(text: str) -> None:
+def test_an_invalid_position_is_refused_with_the_valid_form(text: str) -> None:
     with pytest.raises(InvalidValue, match=r"orders/1\.7@42"):
         Position.parse(text)
 
 
 @pytest.mark.parametrize("text", ["", "orders", "orders/1", "orders/1.7@42", "orders/-1.7", "/1.7"])
-def test_what_is_no_partition_is_refused_with_the_form(text: str) -> None:
+def test_an_invalid_partition_is_refused_with_the_valid_form(text: str) -> None:
     with pytest.raises(InvalidValue, match=r"for example orders/1\.7"):
         Partition.parse(text)
 
@@ -61,7 +61,7 @@ def test_a_receipt_has_the_id_of_its_message() -> None:
     assert Receipt("orders", 1, 7, 42, 0).id == message().id == str(message().position)
 
 
-def test_receipts_are_made_only_when_looked_at() -> None:
+def test_receipts_are_built_only_when_they_are_read() -> None:
     made: list[int] = []
 
     def at(index: int) -> Receipt:
@@ -70,7 +70,7 @@ def test_receipts_are_made_only_when_looked_at() -> None:
 
     receipts = Receipts(1_000, at)
     assert len(receipts) == 1_000
-    assert repr(receipts) == "<1000 receipts>"
+    assert repr(receipts) == "<1,000 receipts>"
     assert made == []
     assert receipts[3].offset == 103
     assert receipts[-1].offset == 1_099
@@ -140,5 +140,5 @@ def test_a_value_that_does_not_decode_is_an_error_every_time_and_keeps_its_bytes
     [Partition("o", 0, 1), Position("o", 0, 1, 2), Range(Partition("o", 0, 1), 2, 3),
      Receipt("o", 0, 1, 2, 3)],
 )  # fmt: skip
-def test_what_names_a_place_can_be_sent_to_another_process(value: object) -> None:
+def test_positions_and_partitions_can_be_sent_to_another_process(value: object) -> None:
     assert pickle.loads(pickle.dumps(value)) == value

@@ -1,4 +1,4 @@
-"""Where settings come from, which wins, and what is refused, by name."""
+"""The sources of settings, their order, and errors by name."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(tmp_pat
     assert values["hub.lock_timeout"] == ("3s", "flag")
 
 
-def test_the_nearest_file_upward_counts_alone(tmp_path: Path) -> None:
+def test_only_the_nearest_file_upward_counts(tmp_path: Path) -> None:
     (tmp_path / "tailrace.toml").write_text('[hub]\nsync = "none"\n')
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
@@ -86,9 +86,9 @@ def test_a_path_in_a_file_is_relative_to_that_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ('[hub]\nlokc_timeout = "1s"\n', "unknown setting hub.lokc_timeout · did you mean hub.lo"),
-        ('sync = "none"\n', "unknown setting sync · did you mean hub.sync?"),
-        ("[nub]\nsync = 1\n", "unknown setting nub.sync · did you mean hub.sync?"),
+        ('[hub]\nlokc_timeout = "1s"\n', "unknown setting hub.lokc_timeout · did you mean 'hub.lo"),
+        ('sync = "none"\n', "unknown setting sync · did you mean 'hub.sync'?"),
+        ("[nub]\nsync = 1\n", "unknown setting nub.sync · did you mean 'hub.sync'?"),
         ('[hub]\nsync = "always"\n', "hub.sync is 'always' · valid: batch or none"),
         ("[hub]\nlinger = 5\n", "hub.linger is 5 · valid: a timedelta or text such as 500ms"),
         ('[hub]\nlinger = "2h"\n', "hub.linger is '2h' · valid: 0s to 1m"),
@@ -101,7 +101,7 @@ def test_a_path_in_a_file_is_relative_to_that_file(tmp_path: Path) -> None:
         ("[hub\n", "is not TOML: "),
     ],
 )
-def test_what_is_wrong_in_a_file_is_said_with_its_name(
+def test_an_error_in_a_file_is_reported_with_its_name(
     tmp_path: Path, text: str, reason: str
 ) -> None:
     file = tmp_path / "tailrace.toml"
@@ -111,9 +111,9 @@ def test_what_is_wrong_in_a_file_is_said_with_its_name(
     assert reason in message
 
 
-def test_what_is_wrong_in_the_environment_is_said_with_its_name(tmp_path: Path) -> None:
+def test_an_error_in_the_environment_is_reported_with_its_variable(tmp_path: Path) -> None:
     message = refused(tmp_path, {"TAILRACE_HUB__SYNK": "none"})
-    assert "TAILRACE_HUB__SYNK: unknown setting hub.synk · did you mean hub.sync?" in message
+    assert "TAILRACE_HUB__SYNK: unknown setting hub.synk · did you mean 'hub.sync'?" in message
     message = refused(tmp_path, {"TAILRACE_HUB__AUTO_CREATE": "maybe"})
     assert message.startswith("TAILRACE_HUB__AUTO_CREATE: hub.auto_create is 'maybe'")
 
@@ -134,6 +134,16 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "tailrace.toml").rmdir()
     (tmp_path / "tailrace.toml").write_bytes(b"\xff")
     assert "tailrace.toml cannot be read" in refused(tmp_path)
+
+
+def test_a_removed_working_directory_has_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed = tmp_path / "removed"
+    removed.mkdir()
+    monkeypatch.chdir(removed)
+    removed.rmdir()
+    assert load(environ={}).hub == HubSettings()
 
 
 def test_a_pyproject_of_others_may_be_broken(tmp_path: Path) -> None:
@@ -174,7 +184,7 @@ def test_settings_given_in_python_are_read_like_all_others() -> None:
         ("7d", timedelta(days=7)),
     ],
 )
-def test_durations_read_as_people_write_them(text: str, duration: timedelta) -> None:
+def test_durations_are_parsed_as_people_write_them(text: str, duration: timedelta) -> None:
     assert parse_duration(text) == duration
     assert parse_duration(duration) is duration
 
@@ -188,7 +198,7 @@ def test_every_duration_survives_writing(duration: timedelta) -> None:
     "value", ["", "5", "5 parsecs", "-5s", "s", "1e3s", "٣s", "9" * 30 + "d", 5, None,
               timedelta(seconds=-1)]
 )  # fmt: skip
-def test_what_is_no_duration_is_refused_with_the_form(value: object) -> None:
+def test_an_invalid_duration_is_refused_with_the_valid_form(value: object) -> None:
     with pytest.raises(InvalidValue, match=r"lease is .* valid: a timedelta or text such as 500ms"):
         parse_duration(value, "lease")
 
@@ -200,6 +210,6 @@ def test_every_size_survives_writing(size_bytes: int) -> None:
 
 
 @pytest.mark.parametrize("value", ["", "1MB", "1.5MiB", "-1", "KiB", -1, True, 1.0, None])
-def test_what_is_no_size_is_refused_with_the_form(value: object) -> None:
+def test_an_invalid_size_is_refused_with_the_valid_form(value: object) -> None:
     with pytest.raises(InvalidValue, match=r"budget is .* valid: bytes as a number, or text such"):
         parse_size(value, "budget")

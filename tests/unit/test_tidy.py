@@ -1,21 +1,31 @@
-"""The repository's own rules, each enforced: sizes, names, words, docstrings, lists kept whole."""
+"""The rules of the repository: sizes, names, layout, docstrings and complete lists."""
 
 from __future__ import annotations
 
 import ast
 import re
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("src", "tests", "bench", "docs", ".ci")
+FOLDERS = ("src", "tests", "bench", "java", "docs", ".ci")
 TEXT_SUFFIXES = {"", ".md", ".py", ".toml"}
+NOT_OURS = {".git", "LICENSE"}
+"""Files that nobody here writes. In a linked working tree of git, `.git` is a file."""
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 400
 LINE_CHARACTERS_MAX = 100
+PACKAGE_MODULES_MAX = 20
+WIDE_PACKAGES = {"backend/embedded", "cli", "topic"}
+"""Packages that may have more modules: each has one idea that more rooms would not divide."""
+SHARED_CLASS_NAMES = {"Consumer", "Group", "Hub", "Producer", "Topic"}
+"""Nouns of the glossary that name a class in more than one room: the room tells them apart."""
 BANNED_NAMES = {"common", "helpers", "manager", "misc", "models", "types", "utils"}
 # Put together here so that this file does not contain what it forbids.
 UNFINISHED = re.compile(r"\b(?:" + "|".join(["TO" + "DO", "FIX" + "ME", "X" + "XX"]) + r")\b")
@@ -30,13 +40,15 @@ def _files() -> list[Path]:
     return sorted(
         path
         for path in [*ROOT.iterdir(), *inside]
-        if path.is_file() and path.suffix in TEXT_SUFFIXES and path.name != "LICENSE"
+        if path.is_file() and path.suffix in TEXT_SUFFIXES and path.name not in NOT_OURS
     )
 
 
 FILES = _files()
 MODULES = [path for path in FILES if path.suffix == ".py"]
 PAGES = [path for path in FILES if path.suffix == ".md"]
+PACKAGE = ROOT / "src" / "tailrace"
+SOURCES = [path for path in MODULES if path.is_relative_to(PACKAGE)]
 
 
 def _assert_none(found: list[str], what: str) -> None:
@@ -49,19 +61,44 @@ def _name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def _tree(module: Path) -> ast.Module:
-    return ast.parse(module.read_text(), filename=str(module))
+class _Facts(NamedTuple):
+    """The facts about a module that rules need, so that each module is parsed once."""
+
+    has_docstring: bool
+    functions: tuple[tuple[str, int, int], ...]
+    """Name, line and number of lines of each function."""
+    skips: tuple[tuple[int, bool], ...]
+    """The line of each mark that skips a test, and True if the mark has a reason."""
+    classes: tuple[str, ...]
+    """The names of the classes at the top level."""
+
+
+@cache
+def _facts(module: Path) -> _Facts:
+    tree = ast.parse(module.read_text(), filename=str(module))
+    functions = [
+        (node.name, node.lineno, (node.end_lineno or node.lineno) - node.lineno + 1)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    classes = tuple(node.name for node in tree.body if isinstance(node, ast.ClassDef))
+    return _Facts(
+        bool(ast.get_docstring(tree)), tuple(functions), tuple(_skip_marks(tree)), classes
+    )
 
 
 def _skip_marks(tree: ast.Module) -> Iterator[tuple[int, bool]]:
-    """Each `pytest.mark.skip` or `skipif`: its line, and whether it is called with a reason."""
     reasoned = {
         id(call.func)
         for call in ast.walk(tree)
         if isinstance(call, ast.Call) and any(word.arg == "reason" for word in call.keywords)
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and ast.unparse(node).startswith("pytest.mark.skip"):
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr in ("skip", "skipif")
+            and ast.unparse(node).startswith("pytest.mark.")
+        ):
             yield node.lineno, id(node) in reasoned
 
 
@@ -74,11 +111,10 @@ def _requirements() -> set[str]:
 
 def test_functions_are_short() -> None:
     long = [
-        f"{_name(module)}:{node.lineno} {node.name}"
+        f"{_name(module)}:{line} {name}"
         for module in MODULES
-        for node in ast.walk(_tree(module))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (node.end_lineno or node.lineno) - node.lineno + 1 > FUNCTION_LINES_MAX
+        for name, line, lines in _facts(module).functions
+        if lines > FUNCTION_LINES_MAX
     ]
     _assert_none(long, f"functions over {FUNCTION_LINES_MAX} lines")
 
@@ -112,8 +148,64 @@ def test_modules_are_named_for_a_noun() -> None:
     _assert_none(banned, "module names that say nothing")
 
 
+def test_packages_have_rooms() -> None:
+    modules: defaultdict[Path, int] = defaultdict(int)
+    for module in SOURCES:
+        modules[module.parent] += module.name != "__init__.py"
+    wide = [
+        f"{_name(package)}: {count}"
+        for package, count in modules.items()
+        if count > PACKAGE_MODULES_MAX
+        and package.relative_to(PACKAGE).as_posix() not in WIDE_PACKAGES
+    ]
+    _assert_none(wide, f"packages of more than {PACKAGE_MODULES_MAX} modules side by side")
+
+
+def test_class_names_are_unique() -> None:
+    modules: defaultdict[str, list[str]] = defaultdict(list)
+    for module in SOURCES:
+        for name in _facts(module).classes:
+            modules[name].append(_name(module))
+    repeated = {name: where for name, where in modules.items() if len(where) > 1}
+    found = [
+        f"{name}: {', '.join(repeated[name])}"
+        for name in repeated
+        if name not in SHARED_CLASS_NAMES
+    ]
+    _assert_none(found, "class names in more than one module")
+    _assert_none(
+        sorted(SHARED_CLASS_NAMES - repeated.keys()),
+        "class names to remove from SHARED_CLASS_NAMES",
+    )
+
+
+def test_shared_class_names_are_words_of_the_glossary() -> None:
+    page = (ROOT / "docs" / "glossary.md").read_text()
+    words = set(re.findall(r"^\| ([^|]+?) \|", page, re.MULTILINE))
+    unknown = {name for name in SHARED_CLASS_NAMES if name.lower() not in words}
+    _assert_none(sorted(unknown), "class names to define in docs/glossary.md")
+
+
+def test_unit_tests_mirror_the_source() -> None:
+    tests = ROOT / "tests" / "unit"
+    folders = {module.parent for module in MODULES if module.is_relative_to(tests)}
+    lost = [_name(each) for each in folders if not (PACKAGE / each.relative_to(tests)).is_dir()]
+    _assert_none(sorted(lost), "folders of unit tests without a package of that name")
+
+
+def test_unit_tests_stand_beside_the_module_that_they_are_named_for() -> None:
+    misplaced = []
+    for module in (ROOT / "tests" / "unit").rglob("test_*.py"):
+        name = module.stem.removeprefix("test_")
+        mirrored = PACKAGE / module.parent.relative_to(ROOT / "tests" / "unit")
+        inside = [_name(found) for found in mirrored.glob(f"*/**/{name}.py")]
+        if inside and not any(mirrored.glob(f"{name}.py")) and not (mirrored / name).is_dir():
+            misplaced.append(f"{_name(module)}: {', '.join(inside)}")
+    _assert_none(sorted(misplaced), "unit tests of a module that is in a room of the package")
+
+
 def test_every_module_has_a_docstring() -> None:
-    silent = [_name(module) for module in MODULES if not ast.get_docstring(_tree(module))]
+    silent = [_name(module) for module in MODULES if not _facts(module).has_docstring]
     _assert_none(silent, "modules without a docstring")
 
 
@@ -121,7 +213,7 @@ def test_every_skipped_test_says_why() -> None:
     silent = [
         f"{_name(module)}:{line}"
         for module in MODULES
-        for line, has_reason in _skip_marks(_tree(module))
+        for line, has_reason in _facts(module).skips
         if not has_reason
     ]
     _assert_none(silent, "skipped without a reason")
@@ -130,7 +222,7 @@ def test_every_skipped_test_says_why() -> None:
 @pytest.mark.parametrize(
     "pattern", [UNFINISHED, MACHINE_PATH], ids=["unfinished work", "paths of one machine"]
 )
-def test_nothing_left_behind(pattern: re.Pattern[str]) -> None:
+def test_nothing_unfinished_or_local_is_left_behind(pattern: re.Pattern[str]) -> None:
     found = [
         f"{_name(path)}:{number} {line.strip()}"
         for path in FILES
@@ -160,14 +252,14 @@ def test_every_dependency_has_its_reasons() -> None:
     assert explained == _requirements()
 
 
-def test_every_make_target_is_helpful() -> None:
+def test_every_make_target_has_a_help_text() -> None:
     makefile = (ROOT / "Makefile").read_text()
     targets = re.findall(r"^([a-z][\w-]*):(.*)$", makefile, re.MULTILINE)
     assert targets
     assert [name for name, rest in targets if not re.search(r" ## \S", rest)] == []
 
 
-def test_the_changelog_tells_of_this_version() -> None:
+def test_the_changelog_has_this_version() -> None:
     source = (ROOT / "src" / "tailrace" / "__init__.py").read_text()
     version = re.search(r'^__version__ = "([^"]+)"$', source, re.MULTILINE)
     assert version is not None

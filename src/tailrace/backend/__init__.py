@@ -1,1 +1,1 @@
-"""Where a hub lives: the contract of a backend, and the backends that keep it."""
+"""The storage of a hub: the contract of a backend, and the backends that implement it."""

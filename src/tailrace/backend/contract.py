@@ -1,6 +1,6 @@
-"""What a backend is: a log, a table, a store, and one transaction with one fence.
+"""The contract of a backend: a log, a table, a store, and one transaction with one fence.
 
-Everything that Tailrace keeps lives in one of three primitives:
+All state of Tailrace is in one of three primitives:
 
 * the *log*: append-only records in numbered partitions of storage topics;
 * the *table*: the newest value per key, written only inside transactions;
@@ -10,9 +10,11 @@ Appends and table writes of one `Transaction` are committed together, under at m
 or not at all. Store entries are committed by a `Change`, which may create, seal or delete
 storage topics in the same step.
 
-What callers may not assume, so that backends over a network fit as well: offsets rise within a
+Callers must not assume more than backends over a network can promise: offsets rise within a
 partition but have gaps; partitions of one committed transaction may become visible one after
-another; `commit` that raised `OutcomeUnknown` may have happened.
+another; a `commit` that raised `OutcomeUnknown` may have happened.
+
+`tailrace.backend.capabilities` has what only some backends can do.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ the bytes of the record format. Offsets are ignored."""
 
 
 class Fence(NamedTuple):
-    """A name held at an epoch. A transaction that carries it commits only while the epoch is the
-    newest."""
+    """A name owned at an epoch. A transaction with a fence commits only while the epoch is the
+    newest of the name."""
 
     name: str
     epoch: int
@@ -52,10 +54,10 @@ class TableKey(NamedTuple):
 class Transaction:
     """Appends and table writes that commit together or not at all.
 
-    `appends` keeps its order: several appends to one partition land one after the other.
-    `table` maps a key to its new value, or to None to remove it. Every key of `absent` must not
-    exist, or `Conflict` carries the value it holds. `since` says from which store version the
-    caller knows a topic: partitions created later belong to another topic of that name, and are
+    `appends` keeps its order: several appends to one partition are stored one after the other.
+    `table` maps a key to its new value, or to None to remove it. No key of `absent` may exist;
+    otherwise `Conflict` has its value. `since` maps a topic to the store version that the caller
+    read it at: partitions created later belong to another topic of that name, and are
     `UnknownTopic`.
     """
 
@@ -67,7 +69,7 @@ class Transaction:
 
 
 class Entry(NamedTuple):
-    """A store entry. `value` is None for one that was removed (only `watch` shows those)."""
+    """A store entry. `value` is None for a removed entry, which only `watch` returns."""
 
     key: str
     value: bytes | None
@@ -84,13 +86,13 @@ class StorageTopic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Store writes under preconditions, with what they mean for the log, in one step.
+    """Store writes under preconditions, and changes of storage topics, in one commit.
 
-    `expect` maps keys to the version each must still have; 0 means that it must not exist.
-    `writes` maps keys to new values, or None to remove. `create` makes partitions that take
-    appends; `seal` ends them for ever, in the same commit; `delete` removes them with their
-    records. To create what exists is `Conflict`; to seal or delete what does not is
-    `UnknownTopic`; to seal what is sealed changes nothing.
+    `expect` maps keys to the version that each must have; 0 means that it must not exist. `writes`
+    maps keys to new values, or to None to remove them. `create` creates partitions that accept
+    appends; `seal` closes them to appends for ever; `delete` removes them with their records. To
+    create an existing storage topic is `Conflict`; to seal or delete a missing one is
+    `UnknownTopic`; to seal a sealed one changes nothing.
     """
 
     expect: Mapping[str, int] = field(default_factory=dict)
@@ -101,19 +103,30 @@ class Change:
 
 
 class Bounds(NamedTuple):
-    """What a partition holds: offsets from `start` up to, not including, `end`. A sealed one
-    stays so."""
+    """The offsets of a partition: from `start` up to, not including, `end`. `sealed` never becomes
+    False again."""
 
     start: int
     end: int
     sealed: bool
 
 
-class Chunk(NamedTuple):
-    """Some records of a partition, in order, and the offset to go on from.
+class Amount(NamedTuple):
+    """A number of records and their approximate number of bytes."""
 
-    `next_offset` equal to the asked-for start means that nothing is there yet; beyond it with
-    no records, a gap.
+    records: int = 0
+    bytes: int = 0
+
+    def plus(self, other: Amount) -> Amount:
+        """Return the sum of two amounts."""
+        return Amount(self.records + other.records, self.bytes + other.bytes)
+
+
+class Chunk(NamedTuple):
+    """Some records of a partition, in order, and the offset to continue at.
+
+    `next_offset` equal to the requested start means that there are no records yet; above it without
+    records, it means a gap.
     """
 
     records: pa.RecordBatch
@@ -121,82 +134,94 @@ class Chunk(NamedTuple):
 
 
 class Log(Protocol):
-    """Reading. Appending is `Backend.commit`."""
+    """The log, for reading. `Backend.commit` appends."""
 
     def bounds(self, partition: Partition) -> Bounds:
-        """What the partition holds now. `UnknownTopic` when it was never created or is deleted."""
+        """Return the bounds of a partition; `UnknownTopic` if it does not exist or was deleted."""
 
     def bounds_of(self, storage: StorageTopic) -> list[Bounds]:
-        """`bounds` of every partition of a storage topic, at one instant where the backend can."""
+        """Return the bounds of every partition of a storage topic, at one instant if possible."""
 
     def read(
         self, partition: Partition, start: int, bytes_max: int, end: int | None = None
     ) -> Chunk:
-        """Committed records from `start` on, before `end`: about `bytes_max`, at least one.
+        """Return committed records from `start`, before `end`: about `bytes_max`, at least one.
 
-        Never waits. A start beyond the end is `OutOfRange`; one in a gap gives what follows.
-        Damaged bytes are `CorruptBatch`; whole batches before the damage are still given.
+        Never waits. A start beyond the end is `OutOfRange`; a start in a gap returns the records
+        after it. Damaged bytes are `CorruptBatch`; intact batches before the damage are returned
+        first.
         """
+
+    def amount(self, partition: Partition, start: int = 0, end: int | None = None) -> Amount:
+        """Count the records from `start` up to, not including, `end`; offsets have gaps.
+
+        Does not read the records if the backend can count them without. `CorruptBatch` if the
+        index of a part of the partition is damaged.
+        """
+
+    def whole_from(self, partition: Partition) -> int:
+        """Return the offset below which compaction has dropped records; 0 if it dropped none."""
 
 
 class Table(Protocol):
-    """Reading. Writing is `Backend.commit`."""
+    """The tables, for reading. `Backend.commit` writes."""
 
     def get(self, table: str, key: bytes) -> bytes | None:
-        """The newest committed value, or None."""
+        """Return the newest committed value, or None."""
 
     def scan(
         self, table: str, start: bytes = b"", end: bytes | None = None, limit: int = 1000
     ) -> list[tuple[bytes, bytes]]:
-        """Keys from `start` up to, not including, `end`, in byte order, at most `limit`, at one
-        instant."""
+        """Return keys and values from `start` up to, not including, `end`, in byte order, at most
+        `limit`, at one instant."""
 
 
 class Store(Protocol):
-    """Small versioned entries. Versions rise over all entries of the store, so they order what
-    happened."""
+    """Small versioned entries. Versions rise over all entries of the store, so they order all
+    changes."""
 
     def get(self, key: str) -> Entry | None:
-        """The entry, or None when it does not exist."""
+        """Return the entry, or None if it does not exist."""
 
     def scan(self, prefix: str) -> list[Entry]:
-        """All entries whose key begins with `prefix`, in key order, at one instant."""
+        """Return all entries whose key begins with `prefix`, in key order, at one instant."""
 
     def commit(self, change: Change) -> int:
-        """Do all of it and return the version that every written entry now has, or raise
-        `Conflict` and do nothing."""
+        """Commit the whole change and return the version of every written entry, or raise
+        `Conflict` and change nothing."""
 
     def watch(self, prefix: str, after: int) -> list[Entry]:
-        """Entries written or removed after version `after`, oldest first, newest state each.
+        """Return the entries written or removed after version `after`, oldest first, each once with
+        its newest state.
 
-        Never waits: see `Backend.follower`. `WatchExpired` when removals since then are no
-        longer all remembered.
+        Never waits: see `Backend.follower`. `WatchExpired` if some removals since then are no
+        longer stored.
         """
 
 
 class Follower(Protocol):
-    """Waits for commits. Order of use: `arm`, look at what is there, `wait`, and again."""
+    """A waiter for commits. Order of use: `arm`, read, `wait`, and repeat."""
 
     def arm(self) -> None:
         """Any commit that becomes visible after this call ends the next `wait`."""
 
     def wait(self, timeout_s: float) -> bool:
-        """True when something may have been committed since `arm`, False when the time is over."""
+        """Return True if there may be a commit since `arm`, False after `timeout_s`."""
 
     def wake(self) -> None:
-        """End the `wait` that a thread is in, or the next one, as a commit would. Any thread."""
+        """End the present or next `wait`, as a commit would. May be called from any thread."""
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release its resources."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hold:
     """A name that one holder has; in a `with` statement, until its end.
 
-    `release` gives the name up and does nothing when that has happened, or in a forked child.
-    `beat` is a sign of life for whoever asks for `Backend.beats`: it commits nothing, syncs nothing
-    and wakes nobody, and is False when the name is held no more, or in a forked child.
+    `release` releases the name; it does nothing if the name is released already, or in a forked
+    child. `beat` is a sign of life, which `Backend.beats` counts: it commits, syncs and wakes
+    nothing. `beat` returns False if the name is no longer held, or in a forked child.
     """
 
     name: str
@@ -217,11 +242,11 @@ class Hold:
 
 
 class Backend(Protocol):
-    """A place where a hub lives. Every method may be called from any thread and forked child."""
+    """The storage of a hub. Every method may be called from any thread and forked child."""
 
     @property
     def name(self) -> str:
-        """How a person names it: the directory or the URL."""
+        """The name for people: the directory or the URL."""
 
     @property
     def log(self) -> Log:
@@ -236,7 +261,7 @@ class Backend(Protocol):
         """The store."""
 
     def commit(self, transaction: Transaction) -> list[Range]:
-        """Commit, and say where each append landed, in the order of `appends`.
+        """Commit, and return the range of each append, in the order of `appends`.
 
         Durable by the hub's sync policy when it returns. Raises, with nothing written:
         `Fenced`, `Sealed`, `Conflict`, `MessageTooLarge`, `UnknownTopic`, `BackendUnavailable`;
@@ -244,36 +269,38 @@ class Backend(Protocol):
         """
 
     def follower(self) -> Follower:
-        """A new waiter for commits, by this or any other process."""
+        """Return a new waiter for commits of this and all other processes."""
 
     def hold(self, name: str, owner: str) -> Hold:
-        """Hold a name alone: until it is released, this backend is closed or the process dies.
+        """Hold a name exclusively until it is released, this backend is closed or the process dies.
 
-        `Busy` with the owner's text of the holder when it is held already, also by this process.
-        A forked child holds nothing. To be held says that the holder lives, not that it may
-        write: a fence says that.
+        `Busy`, with the owner text of the holder, if the name is held already, also by this
+        process. A forked child holds nothing. A hold shows that its holder is alive, not that it
+        may write: only a fence shows that.
         """
 
     def holder(self, name: str) -> str | None:
-        """The owner's text of whoever holds the name now; None when nobody does."""
+        """Return the owner text of the name's holder; None if the name is not held."""
 
     def beats(self, name: str) -> int | None:
-        """A number that is another after each beat of whoever holds the name; None when nobody
-        does."""
+        """Return a number that changes with each beat of the name's holder; None if the name is not
+        held."""
 
     def silent_s(self, name: str) -> float | None:
-        """How long ago whoever holds the name last beat, or took it; None when nobody does.
+        """Return the seconds since the name's holder last beat, or began to hold it.
 
-        For people to see: it goes by wall clocks, which may step.
+        None if the name is not held.
+
+        For display only: it depends on wall clocks, which may step.
         """
 
     @property
     def meeting_place(self) -> Path | None:
-        """A directory, which may not be there yet, where processes of this host that have opened
-        the hub leave sockets for each other; None where they cannot meet."""
+        """The directory of the sockets by which processes of this host that have the hub open
+        connect to each other. It may not exist yet. None if processes cannot connect."""
 
     def close(self) -> None:
-        """End all use. Later calls raise `HubClosed`. Closing again does nothing."""
+        """Close the backend. Later calls raise `HubClosed`. Closing again does nothing."""
 
 
 FENCES = "fence/"
@@ -281,6 +308,5 @@ FENCES = "fence/"
 
 
 def raise_fence(store: Store, name: str) -> Fence:
-    """Take over a name: every transaction that carries an older epoch of it is refused from now
-    on."""
+    """Take over a name: from now on every transaction with an older epoch of it is refused."""
     return Fence(name, store.commit(Change(writes={FENCES + name: b""})))

@@ -1,8 +1,8 @@
 """The command line: `tailrace NOUN VERB`.
 
 Exit statuses: 0 done, 1 error, 2 usage or configuration, 3 stopped with work left, 4 `status` found
-something not well. Everything it does is in `tailrace.operations`; here it is asked for and shown.
-Modules here import at their top only what is cheap, so that `--help` is there at once.
+problems. Commands call `tailrace.operations` and show the result. Modules here import only cheap
+modules at the top, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import signal
 
 
 def main() -> None:
-    """Run the command that the arguments of this process ask for, and exit."""
-    from tailrace.cli.logs import log_to_stderr
+    """Run the command given by the arguments of this process, and exit."""
+    from tailrace.cli.context import CommandContext
     from tailrace.cli.root import root
+    from tailrace.cli.terminal.logs import log_to_stderr
 
-    log_to_stderr()
-    # A SIGTERM ends a command as Ctrl-C does: what was taken is stored first.
+    context = CommandContext()
+    log_to_stderr(context.text)
+    # SIGTERM ends a command as Ctrl-C does: messages that were read are stored first.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    root.main(prog_name="tailrace")
+    root.main(prog_name="tailrace", obj=context)

@@ -1,31 +1,95 @@
-"""Arguments that several commands take, with what completes them."""
+"""Arguments and options that several commands share, with their completion."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
-from tailrace.cli.session import Session
+from tailrace.cli.context import CommandContext
+
+if TYPE_CHECKING:
+    from tailrace.hub.hub import Hub
+
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+Decorator = Callable[[Any], Any]
 
 
-def complete_topic(
-    context: click.Context, _parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """The topics of the hub that begin so; none where there is no hub."""
-    session = context.ensure_object(Session)
-    try:
-        with session.open_hub() as hub:
-            return [CompletionItem(name) for name in hub.topics() if name.startswith(incomplete)]
-    except Exception:  # whatever is wrong, a shell that completes must not be disturbed
-        return []
+def _completing(names_of: Callable[[Hub], Iterable[str]]) -> Complete:
+    """Return a completion of names in the hub. Without a hub it completes nothing."""
+
+    def complete(
+        context: click.Context, _parameter: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        try:
+            with context.ensure_object(CommandContext).open_to_read() as hub:
+                names = list(names_of(hub))
+        except Exception:  # an error must not disturb the shell
+            return []
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+    return complete
 
 
-topic_argument: Final[Callable[[Any], Any]] = click.argument("topic", shell_complete=complete_topic)
-"""`TOPIC`, completed from the hub."""
+def _groups(hub: Hub) -> list[str]:
+    from tailrace.group.store.definition import group_names
 
-any_count_option: Final[Callable[[Any], Any]] = click.option(
-    "--any-count", is_flag=True, help="Allow counts beside 1, 2, 3 and multiples of 4 and 6."
+    return group_names(hub.backend)
+
+
+def _pipelines(hub: Hub) -> list[str]:
+    from tailrace.pipeline.catalog import pipelines
+
+    return [each.name for each in pipelines(hub.backend.store)]
+
+
+def _writers(hub: Hub) -> list[str]:
+    from tailrace.operations.pipeline.lookup import writer_names
+
+    return writer_names(hub)
+
+
+complete_topic: Final = _completing(lambda hub: hub.topics())
+complete_group: Final = _completing(_groups)
+complete_pipeline: Final = _completing(_pipelines)
+complete_writer: Final = _completing(_writers)
+complete_explained: Final = _completing(lambda hub: [*hub.topics(), *_groups(hub), *_writers(hub)])
+
+topic_argument: Final[Decorator] = click.argument("topic", shell_complete=complete_topic)
+group_argument: Final[Decorator] = click.argument("group", shell_complete=complete_group)
+
+writer_argument: Final[Decorator] = click.argument("writer", shell_complete=complete_writer)
+"""`WRITER`, such as lake/crm."""
+
+consumer_argument: Final[Decorator] = click.argument(
+    "consumer",
+    shell_complete=_completing(lambda hub: [*_pipelines(hub), *_writers(hub), *hub.groups()]),
 )
+"""`CONSUMER`: a writer, a group, or a pipeline for all its writers and its reader."""
+
+any_count_option: Final[Decorator] = click.option(
+    "--any-count",
+    is_flag=True,
+    help="Allow partition counts other than 1, 2, 3 and multiples of 4 and 6.",
+)
+
+optional_reason: Final[Decorator] = click.option(
+    "--reason", default="", help="Reason, stored in the audit."
+)
+required_reason: Final[Decorator] = click.option(
+    "--reason", required=True, metavar="TEXT", help="Reason, stored in the audit."
+)
+
+
+def count_option(default: int) -> Decorator:
+    """Return the option ``-n`` that limits the number of entries shown."""
+    return click.option(
+        "-n",
+        "--count",
+        type=click.IntRange(min=1),
+        default=default,
+        show_default=True,
+        help="Maximum number of entries to show.",
+    )

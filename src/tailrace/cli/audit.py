@@ -1,4 +1,4 @@
-"""`tailrace audit`: who changed what by hand, and why."""
+"""`tailrace audit`: the manual changes of a hub."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tailrace.cli.arguments import count_option
 from tailrace.cli.command import verb
-from tailrace.cli.session import Session
-from tailrace.cli.tables import moment, table
+from tailrace.cli.context import CommandContext
+from tailrace.terminal.tables import format_time, table
 
 if TYPE_CHECKING:
     from tailrace.operations.audit import AuditEntry
@@ -22,27 +23,27 @@ if TYPE_CHECKING:
     tailrace audit -o json
     """,
 )
-@click.option("--target", metavar="NAME", help="Only of this, such as lake/crm.")
 @click.option(
-    "-n", "--count", type=click.IntRange(min=1), default=20, show_default=True, help="How many."
+    "--target", metavar="NAME", help="Show only changes of this target, such as lake/crm."
 )
+@count_option(20)
 @click.pass_obj
-def audit_command(session: Session, target: str | None, count: int) -> None:
-    """Show who changed what by hand, the newest last."""
+def audit_command(context: CommandContext, target: str | None, count: int) -> None:
+    """Show manual changes: who made them and why, newest last."""
     from tailrace.operations.audit import read_audit
 
-    with session.open_hub() as hub:
-        session.show(read_audit(hub, target, count), _audit_table)
+    with context.open_hub() as hub:
+        context.show_stored(read_audit(hub, target, count), _audit_table)
 
 
 def _audit_table(entries: list[AuditEntry]) -> str:
     if not entries:
-        return "nothing was changed by hand"
+        return "no manual changes"
     return table(
-        ("time", "who", "command", "target", "what", "reason"),
+        ("time", "who", "command", "target", "change", "reason"),
         (
             (
-                moment(entry.time),
+                format_time(entry.time),
                 f"{entry.who} ({entry.pid})",
                 entry.command,
                 entry.target,

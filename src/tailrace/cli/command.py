@@ -1,4 +1,4 @@
-"""Verbs, nouns and the root: options that all commands share, examples, errors as one line each."""
+"""Classes of commands: the shared options, examples in the help, errors as one line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from tailrace.cli.session import ExitStatus, Output, Session
+from tailrace.cli.context import CommandContext, ExitStatus, Output
 from tailrace.errors import ConfigError, Error, InvalidName, InvalidValue
 
 _USAGE_ERRORS = (ConfigError, InvalidName, InvalidValue)
@@ -19,17 +19,22 @@ _USAGE_ERRORS = (ConfigError, InvalidName, InvalidValue)
 
 def _set_hub(context: click.Context, _option: click.Parameter, value: str | None) -> None:
     if value is not None:
-        context.ensure_object(Session).hub_path = value
+        context.ensure_object(CommandContext).hub_path = value
 
 
 def _set_output(context: click.Context, _option: click.Parameter, value: str | None) -> None:
     if value is not None:
-        context.ensure_object(Session).output = Output(value)
+        context.ensure_object(CommandContext).output = Output(value)
+
+
+def _set_read_only(context: click.Context, _option: click.Parameter, value: bool) -> None:
+    if value:
+        context.ensure_object(CommandContext).read_only = True
 
 
 def _set_debug(context: click.Context, _option: click.Parameter, value: bool) -> None:
     if value:
-        context.ensure_object(Session).debug = True
+        context.ensure_object(CommandContext).debug = True
 
 
 def _shared_options() -> list[click.Parameter]:
@@ -39,27 +44,34 @@ def _shared_options() -> list[click.Parameter]:
             metavar="PATH",
             expose_value=False,
             callback=_set_hub,
-            help="The hub's directory.  [TAILRACE_HUB; default: tailrace-data]",
+            help="Directory of the hub.  [TAILRACE_HUB; default: tailrace-data]",
+        ),
+        click.Option(
+            ["--read-only"],
+            is_flag=True,
+            expose_value=False,
+            callback=_set_read_only,
+            help="Open the hub read-only: write nothing, and need no right to write.",
         ),
         click.Option(
             ["-o", "--output"],
             type=click.Choice([form.value for form in Output]),
             expose_value=False,
             callback=_set_output,
-            help="How to print.  [default: table]",
+            help="Output format.  [default: table]",
         ),
         click.Option(
             ["--debug"],
             is_flag=True,
             expose_value=False,
             callback=_set_debug,
-            help="Show the traceback of an error.  [TAILRACE_DEBUG]",
+            help="Print the traceback of an error.  [TAILRACE_DEBUG]",
         ),
     ]
 
 
 class Verb(click.Command):
-    """A command that does something. An error of its is one line on stderr and an exit status."""
+    """A command that runs. An error is printed as one line on stderr, with an exit status."""
 
     def __init__(self, *args: Any, examples: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -67,18 +79,18 @@ class Verb(click.Command):
         self.params.extend(_shared_options())
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples as they stand."""
+        """Write the examples without wrapping them."""
         with formatter.section("Examples"):
             for line in self.examples:
                 formatter.write(f"{'':>{formatter.current_indent}}{line.strip()}\n")
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Do it, and turn what goes wrong into a line and a status."""
+        """Run the command. Print an error as one line and exit with its status."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # Whoever read the output has had enough, which is no error of ours.
+            # The reader closed the pipe, as `head` does. This is not an error.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(ExitStatus.DONE)
         except (KeyboardInterrupt, click.Abort):
@@ -88,31 +100,33 @@ class Verb(click.Command):
             raise
         except Exception as error:
             asked = os.environ.get("TAILRACE_DEBUG", "0") not in ("", "0")
-            debug = ctx.ensure_object(Session).debug or asked
-            report(error, debug=debug)
+            context = ctx.ensure_object(CommandContext)
+            report(context, error, debug=context.debug or asked)
             ctx.exit(ExitStatus.USAGE if isinstance(error, _USAGE_ERRORS) else ExitStatus.ERROR)
         return result
 
 
-def report(error: Exception, *, debug: bool) -> None:
-    """Print an error to stderr: its name and message, after its traceback if that is wanted."""
+def report(context: CommandContext, error: Exception, *, debug: bool) -> None:
+    """Print an error on stderr: its traceback if `debug`, else its name and message."""
     if debug:
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
         return
     name = click.style(type(error).__name__, fg="red", bold=True)
-    hint = "" if isinstance(error, Error) else " · for the traceback: --debug"
-    click.echo(f"{name}: {error}{hint}", err=True)
+    hint = "" if isinstance(error, Error) else " · add --debug for the traceback"
+    click.echo(f"{name}: {context.text(str(error))}{hint}", err=True)
 
 
 def verb(
-    name: str, *, examples: str, short_help: str | None = None
+    name: str, *, examples: str, context_settings: Mapping[str, Any] | None = None
 ) -> Callable[[Callable[..., Any]], Verb]:
-    """Make a function a verb. Its docstring is its help."""
-    return click.command(name, cls=Verb, examples=examples, short_help=short_help)
+    """Make a command of a function. Its docstring is the help text."""
+    return click.command(
+        name, cls=Verb, examples=examples, context_settings=dict(context_settings or {})
+    )
 
 
 class Noun(click.Group):
-    """A group of verbs, shown in the order they were given."""
+    """A group of verbs, listed in the given order."""
 
     def __init__(self, name: str, verbs: Iterable[click.Command], **kwargs: Any) -> None:
         super().__init__(name, **kwargs)
@@ -120,12 +134,12 @@ class Noun(click.Group):
             self.add_command(each)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs in their order."""
+        """Return the verbs in the given order."""
         return list(self.commands)
 
 
 class Root(click.Group):
-    """The whole command line. A command's module is imported when the command is asked for."""
+    """The root of the command line. The module of a command is imported when it is used."""
 
     def __init__(self, *args: Any, modules: Mapping[str, str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -133,11 +147,11 @@ class Root(click.Group):
         self.params.extend(_shared_options())
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every command, the ones for daily use first."""
+        """Return the commands, the most used first."""
         return list(self._modules)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command `NAME` is the attribute `NAME_command` of its module."""
+        """Return the attribute `NAME_command` of the module of a command."""
         if cmd_name not in self._modules:
             return None
         module = import_module(self._modules[cmd_name])

@@ -1,4 +1,4 @@
-"""`tailrace completion`: what makes a shell complete commands, options and topics."""
+"""`tailrace completion`: shell completion of commands, options and names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tailrace.cli.command import verb
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion_command(context: click.Context, shell: str) -> None:
-    """Print the script that makes a shell complete tailrace."""
+    """Print the completion script of a shell."""
     kind = get_completion_class(shell)
     assert kind is not None
     script = kind(context.find_root().command, {}, "tailrace", "_TAILRACE_COMPLETE")

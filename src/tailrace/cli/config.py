@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from tailrace.cli.command import Noun, verb
-from tailrace.cli.session import Session
-from tailrace.cli.tables import table
+from tailrace.cli.context import CommandContext
+from tailrace.terminal.tables import table
 
 
 @verb(
@@ -17,13 +17,16 @@ from tailrace.cli.tables import table
     TAILRACE_HUB__SYNC=none tailrace config show -o json
     """,
 )
-@click.option("--origin", is_flag=True, help="Say where each value comes from.")
+@click.option("--origin", is_flag=True, help="Show the origin of each value.")
 @click.pass_obj
-def show(session: Session, origin: bool) -> None:
-    """Show every setting with its value: from a flag, the environment, a file or the default."""
+def show(context: CommandContext, origin: bool) -> None:
+    """Show every setting and its value.
+
+    A flag overrides the environment, the environment a file, and a file the default.
+    """
     names = ("name", "value", "origin") if origin else ("name", "value")
-    shown = [{name: getattr(value, name) for name in names} for value in session.settings.values()]
-    session.show(shown, lambda rows: table(names, ([*row.values()] for row in rows)))
+    shown = [{name: getattr(value, name) for name in names} for value in context.settings.values()]
+    context.show(shown, lambda rows: table(names, ([*row.values()] for row in rows)))
 
 
-config_command = Noun("config", [show], help="Look at the settings.")
+config_command = Noun("config", [show], help="Show the settings.")

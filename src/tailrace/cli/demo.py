@@ -1,4 +1,4 @@
-"""`tailrace demo`: the guarantees, seen to hold."""
+"""`tailrace demo`: the guarantees under failures, audited."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import click
 
 from tailrace import demo
 from tailrace.cli.command import verb
+from tailrace.terminal.progress import ProgressDisplay
 
 
 @verb(
@@ -15,6 +16,7 @@ from tailrace.cli.command import verb
     examples="""
     tailrace demo
     tailrace demo --orders 40000 --sales 20000 --directory /tmp/demo
+    tailrace demo --master spark://10.0.0.7:7077
     """,
 )
 @click.option(
@@ -22,25 +24,34 @@ from tailrace.cli.command import verb
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("demo-data"),
     show_default=True,
-    help="Where its data goes; what an earlier demo left there is deleted.",
+    help="Directory of the demo. Files of an earlier demo are deleted.",
 )
 @click.option(
     "--orders",
     type=click.IntRange(min=1),
     default=demo.ORDERS,
     show_default=True,
-    help="How many messages are pushed to the topic.",
+    help="Number of messages to push to the topic.",
 )
 @click.option(
     "--sales",
     type=click.IntRange(min=1),
     default=demo.SALES,
     show_default=True,
-    help="How many rows go through the pipeline.",
+    help="Number of rows to write by the pipeline.",
 )
-def demo_command(directory: Path, orders: int, sales: int) -> None:
-    """Watch a topic being re-scaled, and a pipeline meet a bad row.
+@click.option(
+    "--master",
+    metavar="URL",
+    help="Spark master of the pipeline.  [default: what Spark is configured with, else local[*]]",
+)
+def demo_command(directory: Path, orders: int, sales: int, master: str | None) -> None:
+    """Run a demo with failures, and audit the guarantees.
 
-    The closing table compares what was promised with what was seen; status 1 if they differ.
+    A topic is scaled while processes push and consume, and some are killed. A pipeline meets a bad
+    row. The closing table compares the expected numbers with the numbers seen. The exit status is 1
+    if they differ.
     """
-    raise click.exceptions.Exit(demo.run(directory, orders, sales))
+    with ProgressDisplay() as display:
+        status = demo.run(directory, orders, sales, display, master)
+    raise click.exceptions.Exit(status)

@@ -1,4 +1,4 @@
-"""`tailrace dlq`: dead letters, and what becomes of them."""
+"""`tailrace dlq`: list, show, redeliver and discard dead letters."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tailrace.amount import format_amount
+from tailrace.cli.arguments import consumer_argument, count_option, required_reason
 from tailrace.cli.command import Noun, verb
-from tailrace.cli.pipeline_arguments import consumer_argument
-from tailrace.cli.session import Session
-from tailrace.cli.tables import facts, moment, table
+from tailrace.cli.context import CommandContext
+from tailrace.terminal.tables import facts, format_time, table
 
 if TYPE_CHECKING:
-    from tailrace.operations.dead_letters import Resolution
-    from tailrace.operations.letters import DeadLetter, LetterGroup
+    from tailrace.operations.dead_letters.listing import DeadLetterView, LetterGroup
+    from tailrace.operations.dead_letters.resolve import ResolvedLetters
 
 _positions = click.argument("positions", nargs=-1, metavar="POSITION...")
+_optional_positions = click.argument("positions", nargs=-1, metavar="[POSITION]...")
 
 
 class ConsumerFirst(Noun):
-    """A noun whose verbs may be said behind the CONSUMER they are about, or before it."""
+    """A noun whose verbs may follow the CONSUMER or precede it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the verb in front."""
+        """Move the verb to the front."""
         if len(args) > 1 and args[0] not in self.commands and args[1] in self.commands:
             args[:2] = [args[1], args[0]]
         return super().parse_args(ctx, args)
@@ -34,44 +35,46 @@ class ConsumerFirst(Noun):
     examples="""
     tailrace dlq lake list --by error
     tailrace dlq lake/crm list
+    tailrace dlq billing list
     tailrace dlq list lake/crm -o json
     """,
 )
 @consumer_argument
-@click.option("--by", type=click.Choice(["error"]), help="Group them, with how many there are.")
 @click.option(
-    "-n", "--count", type=click.IntRange(min=1), default=100, show_default=True, help="How many."
+    "--by", type=click.Choice(["error"]), help="Group the letters by error and count them."
 )
+@count_option(100)
 @click.pass_obj
-def list_(session: Session, consumer: str, by: str | None, count: int) -> None:
-    """List the dead letters that wait, oldest first.
+def list_(context: CommandContext, consumer: str, by: str | None, count: int) -> None:
+    """List pending dead letters, oldest first.
 
-    CONSUMER is a writer such as lake/crm, or a pipeline such as lake: all its writers, and what its
-    reader could not read.
+    CONSUMER is a writer such as lake/crm, a group such as billing, or a pipeline such as lake: all
+    its writers, and the records that its reader could not read. If a group and a pipeline have the
+    same name, write group:NAME or pipeline:NAME.
     """
-    from tailrace.operations import letters
+    from tailrace.operations.dead_letters.listing import group_letters, list_letters
 
-    with session.open_hub() as hub:
+    with context.open_hub() as hub:
         if by is None:
-            found = letters.list_letters(hub, consumer, count + 1)
-            session.show(found[:count], _letters_table)
+            found = list_letters(hub, consumer, count + 1)
+            context.show_stored(found[:count], _letters_table)
             if len(found) > count:
-                click.echo(f"more than {count:,} wait: see others with -n, or --by error", err=True)
+                click.echo("not all are shown: raise -n, or use --by error", err=True)
         else:
-            session.show(letters.group_letters(hub, consumer), _groups_table)
+            context.show_stored(group_letters(hub, consumer), _groups_table)
 
 
-def _letters_table(letters: list[DeadLetter]) -> str:
+def _letters_table(letters: list[DeadLetterView]) -> str:
     if not letters:
-        return "no dead letters wait"
+        return "no pending dead letters"
     return table(
-        ("letter", "consumer", "record", "time", "namespace", "error"),
+        ("letter", "consumer", "record", "time", _key_title(letters[0]), "error"),
         (
             (
                 each.position,
                 each.consumer,
                 each.origin,
-                moment(each.time),
+                format_time(each.time),
                 each.namespace,
                 each.error,
             )
@@ -80,13 +83,20 @@ def _letters_table(letters: list[DeadLetter]) -> str:
     )
 
 
+def _key_title(letter: DeadLetterView) -> str:
+    """Return what the key of a record is: a namespace in a commit log, the key in other topics."""
+    from tailrace.group.store.dead_letters import DEAD_LETTERS
+
+    return "key" if letter.position.startswith(DEAD_LETTERS) else "namespace"
+
+
 def _groups_table(groups: list[LetterGroup]) -> str:
     if not groups:
-        return "no dead letters wait"
+        return "no pending dead letters"
     return table(
         ("count", "consumer", "oldest", "first", "error"),
         (
-            (group.count, group.consumer, moment(group.oldest), group.first, group.error)
+            (group.count, group.consumer, format_time(group.oldest), group.first, group.error)
             for group in groups
         ),
     )
@@ -102,30 +112,30 @@ def _groups_table(groups: list[LetterGroup]) -> str:
 @consumer_argument
 @_positions
 @click.pass_obj
-def show(session: Session, consumer: str, positions: tuple[str, ...]) -> None:
-    """Show dead letters whole.
+def show(context: CommandContext, consumer: str, positions: tuple[str, ...]) -> None:
+    """Show dead letters in full.
 
-    POSITION is that of the letter, its offset alone, or the position that the record had.
+    POSITION is the position of the letter, its offset alone, or the position of the failed record.
     """
-    from tailrace.operations import letters
+    from tailrace.operations.dead_letters.listing import show_letters
 
     _check_given(positions)
-    with session.open_hub() as hub:
-        session.show(
-            letters.show_letters(hub, consumer, positions),
+    with context.open_hub() as hub:
+        context.show_stored(
+            show_letters(hub, consumer, positions),
             lambda found: "\n\n".join(map(_letter_text, found)),
         )
 
 
-def _letter_text(letter: DeadLetter) -> str:
+def _letter_text(letter: DeadLetterView) -> str:
     pairs: list[tuple[str, Any]] = [
         ("letter", letter.position),
         ("consumer", letter.consumer),
         ("error", letter.error),
         ("record", letter.origin),
-        ("time", moment(letter.time)),
-        ("namespace", letter.namespace),
-        ("what", f"{letter.op} ({letter.mode})"),
+        ("time", format_time(letter.time)),
+        (_key_title(letter), letter.namespace),
+        ("change", f"{letter.op} ({letter.mode})"),
         *((f"header {name}", value) for name, value in letter.headers.items()),
         ("value", bytes(letter.value).decode() if letter.form == "json" else letter.value),
     ]
@@ -137,26 +147,30 @@ def _letter_text(letter: DeadLetter) -> str:
     examples="""
     tailrace dlq lake/crm redeliver lake.dead-letters/0.0@3
     tailrace dlq redeliver lake/crm --all
+    tailrace dlq billing redeliver orders/0.1@42
     """,
 )
 @consumer_argument
-@_positions
-@click.option("--all", "everything", is_flag=True, help="All that wait and can be.")
+@_optional_positions
+@click.option("--all", "everything", is_flag=True, help="Redeliver every pending dead letter.")
 @click.pass_obj
 def redeliver(
-    session: Session, consumer: str, positions: tuple[str, ...], everything: bool
+    context: CommandContext, consumer: str, positions: tuple[str, ...], everything: bool
 ) -> None:
-    """Send dead letters to their writer again.
+    """Deliver dead letters to their writers or groups again.
 
-    They go to the end of the commit log, for that writer alone, in their order.
+    The records are appended to the commit log, or to the topic of the group, in their order, each
+    for its writer or group alone. A group receives a redelivered message after the messages of its
+    key that were pushed meanwhile. A letter of a reader, or of a writer, group or topic that was
+    removed, cannot be redelivered: --all leaves it pending.
     """
-    from tailrace.operations import dead_letters
+    from tailrace.operations.dead_letters import resolve
 
     if everything == bool(positions):
-        raise click.UsageError("give POSITIONs, or --all")
-    with session.open_hub() as hub:
+        raise click.UsageError("give at least one POSITION, or --all")
+    with context.open_hub() as hub:
         chosen = None if everything else positions
-        session.show(dead_letters.redeliver(hub, consumer, chosen), _resolution_text)
+        context.show(resolve.redeliver(hub, consumer, chosen), _resolution_text)
 
 
 @verb(
@@ -168,30 +182,32 @@ def redeliver(
 )
 @consumer_argument
 @_positions
-@click.option("--reason", required=True, metavar="TEXT", help="Why, for the audit.")
+@required_reason
 @click.pass_obj
-def discard(session: Session, consumer: str, positions: tuple[str, ...], reason: str) -> None:
-    """Give dead letters up, for a reason."""
-    from tailrace.operations import dead_letters
+def discard(
+    context: CommandContext, consumer: str, positions: tuple[str, ...], reason: str
+) -> None:
+    """Discard dead letters, with a reason."""
+    from tailrace.operations.dead_letters import resolve
 
     _check_given(positions)
-    with session.open_hub() as hub:
-        done = dead_letters.discard(hub, consumer, positions, reason)
-        session.show(done, _resolution_text)
+    with context.open_hub() as hub:
+        done = resolve.discard(hub, consumer, positions, reason)
+        context.show(done, _resolution_text)
 
 
 def _check_given(positions: tuple[str, ...]) -> None:
     if not positions:
-        raise click.UsageError("give one POSITION or more")
+        raise click.UsageError("give at least one POSITION")
 
 
-def _resolution_text(done: Resolution) -> str:
-    deed = {"dlq redeliver": "sent again", "dlq discard": "given up"}[done.command]
-    return f"{done.consumer}: {format_amount(len(done.letters), 'dead letter')} {deed}"
+def _resolution_text(done: ResolvedLetters) -> str:
+    action = {"dlq redeliver": "redelivered", "dlq discard": "discarded"}[done.command]
+    return f"{done.consumer}: {format_amount(len(done.letters), 'dead letter')} {action}"
 
 
 dlq_command = ConsumerFirst(
     "dlq",
     [list_, show, redeliver, discard],
-    help="Look at dead letters, send them again or give them up.",
+    help="Show, redeliver and discard dead letters.",
 )

@@ -1,4 +1,4 @@
-"""`tailrace explain`: what something waits for and why, and what helps."""
+"""`tailrace explain`: the state of a topic, group, partition or writer, and commands that help."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tailrace.cli.arguments import complete_explained
 from tailrace.cli.command import verb
-from tailrace.cli.pipeline_arguments import complete_writer
-from tailrace.cli.session import Session
+from tailrace.cli.context import CommandContext
 
 if TYPE_CHECKING:
     from tailrace.operations.explanation import Explanation
@@ -17,29 +17,43 @@ if TYPE_CHECKING:
 @verb(
     "explain",
     examples="""
-    tailrace explain lake/crm
+    tailrace explain orders
+    tailrace explain billing
     tailrace explain orders/1.7
     tailrace explain lake/crm -o json
     """,
 )
-@click.argument("subject", metavar="PIPELINE/WRITER|PARTITION", shell_complete=complete_writer)
+@click.argument(
+    "subject",
+    metavar="TOPIC|GROUP|PARTITION|PIPELINE/WRITER",
+    shell_complete=complete_explained,
+)
+@click.option("--group", "is_group", is_flag=True, help="The name is that of a group, not a topic.")
 @click.pass_obj
-def explain_command(session: Session, subject: str) -> None:
-    """Say what a writer or a partition waits for, and what helps."""
-    from tailrace.operations.explain import explain
+def explain_command(context: CommandContext, subject: str, is_group: bool) -> None:
+    """Explain the state of a topic, group, partition or writer.
 
-    with session.open_hub() as hub:
-        session.show(explain(hub, subject), _explanation_text)
+    The output has the state, size and lag, the owners, what is blocked and since when, and suggests
+    commands that help.
+    """
+    from tailrace.operations.explain import explain
+    from tailrace.operations.group.explain_group import explain_group
+
+    with context.open_hub() as hub:
+        found = explain_group(hub, subject) if is_group else explain(hub, subject)
+        context.show(found, _explanation_text)
 
 
 def _explanation_text(found: Explanation) -> str:
+    from tailrace.operations.explanation import fact_lines
+
     names = [fact.name for fact in found.facts] + [each.name for each in found.remedies]
     width = max(map(len, names), default=0)
     commands = max((len(each.command) for each in found.remedies), default=0)
     state, space, rest = found.headline.partition(" ")
     colour = "red" if found.waits else "green"
     lines = [f"{click.style(state, fg=colour, bold=True)}{space}{rest}"]
-    lines += [f"  {fact.name:<{width}}  {fact.what}" for fact in found.facts]
+    lines += fact_lines(found.facts, width)
     for each in found.remedies:
         lines.append(f"  {each.name:<{width}}  {each.command:<{commands}}  {each.outcome}".rstrip())
     return "\n".join(lines)

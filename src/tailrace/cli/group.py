@@ -1,41 +1,25 @@
-"""`tailrace group`: who shares which topics, how far they are, and what moved when."""
+"""`tailrace group`: inspect and change consumer groups."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
 
 from tailrace.amount import format_amount
-from tailrace.cli.asking import asks, carry_out
+from tailrace.cli.arguments import count_option, group_argument, optional_reason, required_reason
 from tailrace.cli.command import Noun, verb
-from tailrace.cli.session import Session
-from tailrace.cli.tables import facts, instant, moment, table
-from tailrace.cli.watching import show_once_or_watch, watches
+from tailrace.cli.context import CommandContext
+from tailrace.cli.terminal.confirm import PlannedChange, planned
+from tailrace.cli.terminal.watch import show_once_or_watch, watches
+from tailrace.terminal.tables import facts, format_time, format_time_ms, table
 
 if TYPE_CHECKING:
-    from tailrace.group.history import HistoryLine
-    from tailrace.group.view import GroupDetail, GroupSummary
-
-
-def complete_group(
-    context: click.Context, _parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """The groups of the hub that begin so; none where there is no hub."""
-    try:
-        from tailrace.group.definition import group_names
-
-        with context.ensure_object(Session).open_hub() as hub:
-            names = group_names(hub.backend)
-        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
-    except Exception:  # whatever is wrong, a shell that completes must not be disturbed
-        return []
-
-
-group_argument = click.argument("group", shell_complete=complete_group)
-reason_option = click.option("--reason", default="", help="Why; the audit keeps it.")
+    from tailrace.group.store.describe import GroupDetail, GroupSummary
+    from tailrace.group.store.history import HistoryLine
+    from tailrace.hub.hub import Hub
 
 
 @verb(
@@ -47,23 +31,23 @@ reason_option = click.option("--reason", default="", help="Why; the audit keeps 
 )
 @watches
 @click.pass_obj
-def list_(session: Session, watch: bool) -> None:
+def list_(context: CommandContext, watch: bool) -> None:
     """List all groups."""
-    from tailrace.group.view import list_groups
+    from tailrace.group.store.describe import list_groups
 
-    with session.open_hub() as hub:
+    with context.open_hub() as hub:
         show_once_or_watch(
-            lambda: session.show(list_groups(hub.backend), _groups_table), watch=watch
+            lambda: context.show(list_groups(hub.backend), _groups_table), watch=watch
         )
 
 
 def _groups_table(groups: list[GroupSummary]) -> str:
     if not groups:
-        return "no groups; a consumer makes one: tailrace tail TOPIC --group NAME"
+        return "no groups; create one by consuming: tailrace tail TOPIC --group NAME"
     return table(
-        ("group", "topics", "consumers", "standing by", "open", "waiting", "behind"),
+        ("group", "topics", "consumers", "standby", "open", "waiting", "lag"),
         (
-            (g.name, _topics(g), g.consumers, g.standing_by, g.open, g.waiting, g.behind)
+            (g.name, _topics(g), g.consumers, g.standing_by, g.open, g.waiting, g.lag)
             for g in groups
         ),
     )
@@ -83,67 +67,81 @@ def _topics(group: GroupSummary) -> str:
 @group_argument
 @watches
 @click.pass_obj
-def show(session: Session, group: str, watch: bool) -> None:
-    """Show a group: its leader, its consumers, and who consumes which stream."""
-    from tailrace.group.view import show_group
+def show(context: CommandContext, group: str, watch: bool) -> None:
+    """Show a group: its leader, consumers and partitions.
 
-    with session.open_hub() as hub:
+    Messages that failed and block their keys are listed, also while they are retried. "behind it"
+    counts the messages of the same key that the consumer has read, and the lag of the partitions
+    that cannot start before this one is finished.
+    """
+    from tailrace.group.store.describe import show_group
+
+    with context.open_hub() as hub:
         show_once_or_watch(
-            lambda: session.show(show_group(hub.backend, group), _group_text), watch=watch
+            lambda: context.show(show_group(hub.backend, group), _group_text), watch=watch
         )
 
 
 def _group_text(group: GroupDetail) -> str:
     summary = group.summary
-    led = "nobody" if group.leader is None else f"{group.leader}, term {group.term}"
     head = facts(
         [
             ("group", summary.name),
             ("topics", _topics(summary)),
-            ("started", f"{group.start}, {moment(group.created)}"),
-            ("led by", led),
-            ("behind", summary.behind),
+            ("start", group.start),
+            ("created", format_time(group.created)),
+            ("leader", "none" if group.leader is None else f"{group.leader}, term {group.term}"),
+            ("lag", summary.lag),
         ]
     )
     consumers = "no consumer runs"
     if group.consumers:
         consumers = table(
-            ("consumer", "process", "since", "last sign of life"),
+            ("consumer", "process", "since", "last heartbeat"),
             (
-                (c.id, c.process, moment(c.since), f"{c.silent_s:.0f} s ago")
+                (c.id, c.process, format_time(c.since), f"{c.silent_s:.0f} s ago")
                 for c in group.consumers
             ),
         )
         if summary.standing_by:
-            consumers += f"\n{summary.standing_by} stand by: only {summary.open} streams are open"
-    streams = table(
-        ("stream", "state", "acknowledged", "end", "behind", "owner", "epoch"),
+            standby = format_amount(summary.standing_by, "consumer")
+            consumers += f"\n{standby} on standby: {_open(summary.open)}"
+    partitions = table(
+        ("partition", "state", "acknowledged", "end", "lag", "owner", "epoch"),
         (
-            (s.partition, s.state.value, s.mark, s.end, s.behind, s.owner or "", s.epoch or "")
-            for s in group.streams
+            (p.partition, p.state.value, p.mark, p.end, p.lag, p.owner or "", p.epoch or "")
+            for p in group.partitions
         ),
     )
-    return "\n\n".join([head, consumers, streams, *_standstill(group)])
+    return "\n\n".join([head, consumers, partitions, *_failed(group)])
 
 
-def _standstill(group: GroupDetail) -> Iterator[str]:
-    """The messages that hold up their keys, if any do, with the commands that pass over them."""
-    from tailrace.operations.standstill import name_failed, skip_command
+def _open(count: int) -> str:
+    return "1 partition is open" if count == 1 else f"{count:,} partitions are open"
 
-    found = [each for stream in group.streams for each in stream.failed]
+
+def _failed(group: GroupDetail) -> Iterator[str]:
+    """Yield a table of the messages that block their keys, and the commands that skip them."""
+    from tailrace.operations.group.stuck import count_behind, name_failed, skip_command
+
+    found = [(each, partition) for partition in group.partitions for each in partition.failed]
     if found:
         yield table(
-            ("stands still", "given back", "since", "to pass over it"),
+            ("failed message", "failed", "since", "next attempt", "behind it", "last error"),
             (
                 (
                     name_failed(each),
                     format_amount(each.attempts, "time"),
-                    moment(each.time),
-                    skip_command(group.summary.name, each),
+                    format_time(each.time),
+                    "none: stuck" if each.next_attempt is None else format_time(each.next_attempt),
+                    count_behind(each, partition),
+                    next(iter(each.error.splitlines()), ""),
                 )
-                for each in found
+                for each, partition in found
             ),
         )
+        skips = [skip_command(group.summary.name, each) for each, _ in found]
+        yield "\n".join(["to skip a message:", *(f"  {command}" for command in skips)])
 
 
 @verb(
@@ -153,33 +151,30 @@ def _standstill(group: GroupDetail) -> Iterator[str]:
     tailrace group seek billing @2026-01-01T00:00Z --yes
     tailrace group seek billing orders/1.7@42 --reason "charge them again"
     """,
+    # A spec such as -5 is an argument, whose error says what is valid.
+    context_settings={"ignore_unknown_options": True},
 )
 @group_argument
-@click.argument("to", metavar="PLACE")
-@reason_option
-@asks
-@click.pass_obj
-def seek(session: Session, group: str, to: str, reason: str, yes: bool, dry_run: bool) -> None:
-    """Send a group to another place, whether consumers run or not.
+@click.argument("to", metavar="OFFSET_SPEC")
+@optional_reason
+@planned
+def seek(hub: Hub, group: str, to: str, reason: str) -> PlannedChange:
+    """Move a group to another position, forward or back.
 
     \b
-    PLACE is  earliest             before the oldest message
-              latest               after the newest
-              @2026-01-01T00:00Z   at that time (UTC where no zone is given)
-              orders/1.7@42        at that record; what follows its stream begins anew
+    OFFSET_SPEC is  earliest             the oldest message
+                    latest               after the newest message
+                    @2026-01-01T00:00Z   that time (UTC if no zone is given)
+                    orders/1.7@42        that message; partitions that follow
+                                         orders/1.7 start from their beginning
 
-    Consumers that run go on from there at once.
+    Running consumers continue from there at once.
     """
-    from tailrace.operations import group_changes
+    from tailrace.operations.group import changes
 
-    with session.open_hub() as hub:
-        carry_out(
-            session,
-            group_changes.plan_seek(hub, group, to),
-            lambda: group_changes.seek(hub, group, to, reason),
-            yes=yes,
-            dry_run=dry_run,
-        )
+    return PlannedChange(
+        changes.plan_seek(hub, group, to), partial(changes.seek, hub, group, to, reason)
+    )
 
 
 @verb(
@@ -191,28 +186,19 @@ def seek(session: Session, group: str, to: str, reason: str, yes: bool, dry_run:
 )
 @group_argument
 @click.argument("position")
-@click.option("--reason", required=True, metavar="TEXT", help="Why; history and audit keep it.")
-@asks
-@click.pass_obj
-def skip(
-    session: Session, group: str, position: str, reason: str, yes: bool, dry_run: bool
-) -> None:
-    """Pass over one message of a group, whether consumers run or not.
+@required_reason
+@planned
+def skip(hub: Hub, group: str, position: str, reason: str) -> PlannedChange:
+    """Skip one message of a group.
 
-    POSITION is that of the message, such as orders/1.7@42; the error of the consumer that could
-    not do it names it. It counts as acknowledged, and all else is as it was: consumers that run go
-    on with the next message of its key.
+    The message at POSITION, such as orders/1.7@42, is acknowledged without being delivered.
+    Running consumers continue with the next message of its key. The error of the consumer that
+    failed names the position, and so does `group show`.
     """
-    from tailrace.operations import group_changes
+    from tailrace.operations.group import changes
 
-    with session.open_hub() as hub:
-        carry_out(
-            session,
-            group_changes.plan_skip(hub, group, position, reason),
-            lambda: group_changes.skip(hub, group, position, reason),
-            yes=yes,
-            dry_run=dry_run,
-        )
+    plan = changes.plan_skip(hub, group, position, reason)
+    return PlannedChange(plan, partial(changes.skip, hub, group, position, reason))
 
 
 @verb(
@@ -223,31 +209,41 @@ def skip(
     """,
 )
 @group_argument
-@click.option("-n", "--count", type=click.IntRange(min=1), default=100, show_default=True)
+@count_option(100)
 @click.pass_obj
-def history(session: Session, group: str, count: int) -> None:
-    """Say what happened: joins, grants, revocations, terms, failures, seeks, skips, and why."""
-    from tailrace.group.definition import read_group
-    from tailrace.group.history import read_history
+def history(context: CommandContext, group: str, count: int) -> None:
+    """Show the events of a group and their reasons, newest last.
 
-    with session.open_hub() as hub:
+    Events are joins, leaves, grants, revocations, terms, failures, seeks and skips.
+    """
+    from tailrace.group.store.definition import read_group
+    from tailrace.group.store.history import read_history
+
+    with context.open_hub() as hub:
         read_group(hub.backend, group)
-        session.show(read_history(hub.backend, group, count), _history_table)
+        context.show(read_history(hub.backend, group, count), _history_table)
 
 
 def _history_table(lines: list[HistoryLine]) -> str:
     if not lines:
-        return "nothing happened yet"
+        return "no events yet"
     return table(
-        ("time", "what", "stream", "epoch", "consumer", "why"),
+        ("time", "event", "partition", "epoch", "consumer", "reason"),
         (
-            (instant(each.time), each.what, each.unit, each.epoch or "", each.consumer, _why(each))
+            (
+                format_time_ms(each.time),
+                each.what,
+                each.partition,
+                each.epoch or "",
+                each.consumer,
+                _reason(each),
+            )
             for each in lines
         ),
     )
 
 
-def _why(line: HistoryLine) -> str:
+def _reason(line: HistoryLine) -> str:
     return f"{line.process} leads" if line.what == "term" else line.why
 
 
@@ -259,25 +255,19 @@ def _why(line: HistoryLine) -> str:
     """,
 )
 @group_argument
-@reason_option
-@asks
-@click.pass_obj
-def delete(session: Session, group: str, reason: str, yes: bool, dry_run: bool) -> None:
-    """Forget a group, and how far it is. What it held back may then be removed."""
-    from tailrace.operations import group_changes
+@optional_reason
+@planned
+def delete(hub: Hub, group: str, reason: str) -> PlannedChange:
+    """Delete a group and its progress."""
+    from tailrace.operations.group import changes
 
-    with session.open_hub() as hub:
-        carry_out(
-            session,
-            group_changes.plan_delete(hub, group),
-            lambda: group_changes.delete(hub, group, reason),
-            yes=yes,
-            dry_run=dry_run,
-        )
+    return PlannedChange(
+        changes.plan_delete(hub, group), partial(changes.delete, hub, group, reason)
+    )
 
 
 group_command = Noun(
     "group",
     [list_, show, seek, skip, history, delete],
-    help="See who shares which topics, and send groups elsewhere.",
+    help="Inspect, move and delete consumer groups.",
 )

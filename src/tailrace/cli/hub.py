@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tailrace.cli.command import Noun, verb
-from tailrace.cli.session import Session
-from tailrace.cli.tables import facts, moment, size
+from tailrace.cli.context import CommandContext
+from tailrace.terminal.tables import facts, format_time, size
 
 if TYPE_CHECKING:
     from tailrace.operations.hub_info import AcceptedGaps, HubSummary
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     """,
 )
 @click.pass_obj
-def info(session: Session) -> None:
-    """Show what a hub is, what it holds and the room it takes."""
+def info(context: CommandContext) -> None:
+    """Show the identity, contents and disk use of a hub."""
     from tailrace.operations.hub_info import hub_info
 
-    with session.open_hub() as hub:
-        session.show(hub_info(hub), _hub_text)
+    with context.open_hub() as hub:
+        context.show(hub_info(hub), _hub_text)
 
 
 @verb(
@@ -37,12 +37,15 @@ def info(session: Session) -> None:
     """,
 )
 @click.pass_obj
-def accept_gaps(session: Session) -> None:
-    """Forget the gaps of a crash, once somebody has seen to them; `status` is well again."""
-    from tailrace.operations.hub_info import accept_gaps as accept
+def accept_gaps(context: CommandContext) -> None:
+    """Accept the gaps that a crash of the machine left.
 
-    with session.open_hub() as hub:
-        session.show(accept(hub), _gaps_text)
+    `status` no longer reports them.
+    """
+    from tailrace.operations import hub_info
+
+    with context.open_hub() as hub:
+        context.show(hub_info.accept_gaps(hub), _gaps_text)
 
 
 def _gaps_text(accepted: AcceptedGaps) -> str:
@@ -50,21 +53,30 @@ def _gaps_text(accepted: AcceptedGaps) -> str:
 
 
 def _hub_text(hub: HubSummary) -> str:
-    sync = {"batch": "on disk when acknowledged", "none": "a crash of the machine may lose some"}
-    return facts(
-        [
-            ("hub", hub.path),
+    sync = {
+        "batch": "on disk when acknowledged",
+        "none": "a crash of the machine may lose messages",
+    }
+    lines: list[tuple[str, object]] = [("hub", hub.path)]
+    if hub.sync is not None and hub.created is not None:
+        lines += [
             ("id", hub.hub_id),
             ("format", hub.format),
             ("sync", f"{hub.sync} ({sync[hub.sync]})"),
             ("incarnation", hub.incarnation),
-            ("created", moment(hub.created)),
-            ("topics", hub.topics),
-            ("messages", f"{hub.messages:,} ({size(hub.bytes)})"),
-            ("database", f"{size(hub.database_bytes)}, write-ahead log {size(hub.wal_bytes)}"),
-            ("disk", f"{hub.disk_percent} % full, {size(hub.disk_free_bytes)} free"),
+            ("created", format_time(hub.created)),
         ]
-    )
+    lines += [
+        ("topics", hub.topics),
+        ("messages", f"{hub.messages:,} ({size(hub.bytes)})"),
+        ("internal messages", f"{hub.internal_messages:,} ({size(hub.internal_bytes)})"),
+    ]
+    if hub.database_bytes is not None and hub.wal_bytes is not None:
+        database = f"{size(hub.database_bytes)}, write-ahead log {size(hub.wal_bytes)}"
+        lines.append(("database", database))
+    if hub.disk_free_bytes is not None:
+        lines.append(("disk", f"{hub.disk_percent} % full, {size(hub.disk_free_bytes)} free"))
+    return facts(lines)
 
 
-hub_command = Noun("hub", [info, accept_gaps], help="Look at the hub itself.")
+hub_command = Noun("hub", [info, accept_gaps], help="Inspect the hub itself.")

@@ -1,4 +1,4 @@
-"""`tailrace lag`: how far groups are behind."""
+"""`tailrace lag`: the lag of groups."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tailrace.cli.arguments import complete_group
 from tailrace.cli.command import verb
-from tailrace.cli.group import complete_group
-from tailrace.cli.session import Session
-from tailrace.cli.tables import moment, table
-from tailrace.cli.watching import show_once_or_watch, watches
+from tailrace.cli.context import CommandContext
+from tailrace.cli.terminal.watch import show_once_or_watch, watches
+from tailrace.terminal.tables import format_time, table
 
 if TYPE_CHECKING:
-    from tailrace.group.view import GroupSummary, StreamLag
+    from tailrace.group.store.describe import GroupSummary, PartitionLag
 
 
 @verb(
@@ -27,17 +27,21 @@ if TYPE_CHECKING:
 @click.argument("group", required=False, shell_complete=complete_group)
 @watches
 @click.pass_obj
-def lag_command(session: Session, group: str | None, watch: bool) -> None:
-    """Say how far groups are behind, or one in each of its streams."""
-    from tailrace.group.view import lag, list_groups
+def lag_command(context: CommandContext, group: str | None, watch: bool) -> None:
+    """Show the lag of every group, or of one group by partition.
 
-    with session.open_hub() as hub:
+    The lag is the number of offsets up to the end of the partition that are not acknowledged. Gaps
+    between offsets count.
+    """
+    from tailrace.group.store.describe import lag, list_groups
+
+    with context.open_hub() as hub:
 
         def show() -> None:
             if group is None:
-                session.show(list_groups(hub.backend), _groups_table)
+                context.show(list_groups(hub.backend), _groups_table)
             else:
-                session.show(lag(hub.backend, group), _streams_table)
+                context.show(lag(hub.backend, group), _partitions_table)
 
         show_once_or_watch(show, watch=watch)
 
@@ -45,26 +49,26 @@ def lag_command(session: Session, group: str | None, watch: bool) -> None:
 def _groups_table(groups: list[GroupSummary]) -> str:
     if not groups:
         return "no groups"
-    ordered = sorted(groups, key=lambda group: -group.behind)
+    ordered = sorted(groups, key=lambda group: -group.lag)
     return table(
-        ("group", "topics", "behind", "consumers", "streams waiting"),
-        ((g.name, g.filter, g.behind, g.consumers, g.waiting) for g in ordered),
+        ("group", "topics", "lag", "consumers", "waiting partitions"),
+        ((g.name, g.filter, g.lag, g.consumers, g.waiting) for g in ordered),
     )
 
 
-def _streams_table(streams: list[StreamLag]) -> str:
-    if not streams:
-        return "no streams"
+def _partitions_table(partitions: list[PartitionLag]) -> str:
+    if not partitions:
+        return "no unfinished partitions"
     return table(
-        ("stream", "state", "behind", "oldest waits since", "owner"),
+        ("partition", "state", "lag", "oldest message", "owner"),
         (
             (
-                s.partition,
-                s.state.value,
-                s.behind,
-                "" if s.oldest is None else moment(s.oldest),
-                s.owner or "nobody",
+                p.partition,
+                p.state.value,
+                p.lag,
+                "" if p.oldest is None else format_time(p.oldest),
+                p.owner or "none",
             )
-            for s in streams
+            for p in partitions
         ),
     )

@@ -1,18 +1,20 @@
-"""`tailrace pipeline`: what operators do to a writer. Everything is audited."""
+"""`tailrace pipeline`: changes of a writer by an operator. Every change is audited."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from tailrace.cli.asking import asks, carry_out
+from tailrace.cli.arguments import required_reason, writer_argument
 from tailrace.cli.command import verb
-from tailrace.cli.pipeline_arguments import writer_argument
-from tailrace.cli.session import Session
+from tailrace.cli.context import CommandContext
+from tailrace.cli.terminal.confirm import PlannedChange, planned
 
 if TYPE_CHECKING:
-    from tailrace.operations.interventions import Intervention
+    from tailrace.hub.hub import Hub
+    from tailrace.operations.pipeline.interventions import InterventionReport
 
 
 @verb(
@@ -24,40 +26,45 @@ if TYPE_CHECKING:
 )
 @writer_argument
 @click.option(
-    "--one-at-a-time", is_flag=True, help="Record by record, past what failed or the next batch."
+    "--one-at-a-time",
+    is_flag=True,
+    help="Deliver the failed or next batch one record at a time.",
 )
 @click.pass_obj
-def retry(session: Session, writer: str, one_at_a_time: bool) -> None:
-    """Let a failed writer go on where it stopped."""
-    from tailrace.operations import interventions
+def retry(context: CommandContext, writer: str, one_at_a_time: bool) -> None:
+    """Let a failed or waiting writer continue.
+
+    A failed writer continues where it stopped. A waiting writer tries its sink at once.
+    """
+    from tailrace.operations.pipeline import interventions
 
     act = interventions.retry_one_at_a_time if one_at_a_time else interventions.retry
-    with session.open_hub() as hub:
-        session.show(act(hub, writer), _intervention_text)
+    with context.open_hub() as hub:
+        context.show(act(hub, writer), _intervention_text)
 
 
 @verb(
     "ack",
     examples="""
-    tailrace pipeline ack lake/crm 14 --reason 'a test order, agreed with Ann'
+    tailrace pipeline ack lake/crm 14 --reason 'a test order'
     tailrace pipeline ack lake/crm 14-15 --reason 'duplicates'
     tailrace pipeline ack lake/crm lake.commits/0.3@14 --reason 'unreadable'
     """,
 )
 @writer_argument
 @click.argument("offset")
-@click.option("--reason", required=True, metavar="TEXT", help="Why, for the audit.")
+@required_reason
 @click.pass_obj
-def ack(session: Session, writer: str, offset: str, reason: str) -> None:
-    """Acknowledge records without sending them.
+def ack(context: CommandContext, writer: str, offset: str, reason: str) -> None:
+    """Acknowledge records without delivering them.
 
-    OFFSET is an offset of the commit log, a range with its last one, or a position where the log
-    has several partitions.
+    OFFSET is an offset of the commit log, such as 14, or a range, 14-15, the last one included. If
+    the log has several partitions it is a position, such as lake.commits/0.3@14.
     """
-    from tailrace.operations import interventions
+    from tailrace.operations.pipeline import interventions
 
-    with session.open_hub() as hub:
-        session.show(interventions.ack(hub, writer, offset, reason), _intervention_text)
+    with context.open_hub() as hub:
+        context.show(interventions.ack(hub, writer, offset, reason), _intervention_text)
 
 
 @verb(
@@ -69,24 +76,16 @@ def ack(session: Session, writer: str, offset: str, reason: str) -> None:
 )
 @writer_argument
 @click.argument("offset")
-@asks
-@click.pass_obj
-def rewind(session: Session, writer: str, offset: str, yes: bool, dry_run: bool) -> None:
-    """Let a writer begin again at an offset.
+@planned
+def rewind(hub: Hub, writer: str, offset: str) -> PlannedChange:
+    """Redeliver records to a writer from an offset on.
 
-    All that it has acknowledged from there on is delivered again.
+    The records that it has acknowledged from there on are delivered again.
     """
-    from tailrace.operations import rewinding
+    from tailrace.operations.pipeline import rewind as operation
 
-    with session.open_hub() as hub:
-        plan = rewinding.plan_rewind(hub, writer, offset)
-        carry_out(
-            session,
-            plan,
-            lambda: rewinding.rewind(hub, writer, offset),
-            yes=yes,
-            dry_run=dry_run,
-        )
+    plan = operation.plan_rewind(hub, writer, offset)
+    return PlannedChange(plan, partial(operation.rewind, hub, writer, offset))
 
 
 @verb(
@@ -97,20 +96,17 @@ def rewind(session: Session, writer: str, offset: str, yes: bool, dry_run: bool)
     """,
 )
 @writer_argument
-@asks
-@click.pass_obj
-def forget(session: Session, writer: str, yes: bool, dry_run: bool) -> None:
-    """Remove a writer, so that nothing waits for it any more.
+@planned
+def forget(hub: Hub, writer: str) -> PlannedChange:
+    """Remove a writer and its progress.
 
-    Its pipeline must not run. What its sink holds stays.
+    Compaction no longer waits for it. The pipeline must be stopped. The rows in the sink stay.
     """
-    from tailrace.operations import rewinding
+    from tailrace.operations.pipeline import forget as operation
 
-    with session.open_hub() as hub:
-        plan = rewinding.plan_forget(hub, writer)
-        carry_out(session, plan, lambda: rewinding.forget(hub, writer), yes=yes, dry_run=dry_run)
+    return PlannedChange(operation.plan_forget(hub, writer), partial(operation.forget, hub, writer))
 
 
-def _intervention_text(done: Intervention) -> str:
-    when = "at its next start" if done.running is None else f"now, by {done.running}"
-    return f"{done.target}: {done.what}; {when}"
+def _intervention_text(done: InterventionReport) -> str:
+    when = "at the next start" if done.running is None else f"now, by {done.running}"
+    return f"{done.target}: {done.what}; takes effect {when}"

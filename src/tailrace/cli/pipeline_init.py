@@ -1,4 +1,4 @@
-"""`tailrace pipeline init`: a file to begin with."""
+"""`tailrace pipeline init`: write a template of a pipeline file."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from pathlib import Path
 import click
 
 from tailrace.cli.command import verb
-from tailrace.cli.session import Session
+from tailrace.cli.context import CommandContext
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A file that was written, and the name of the pipeline that it defines."""
+    """A file that was written, and the pipeline that it defines.
+
+    `engine` is the engine of its writers. `hint` is why it is not Spark, or what Spark lacks here.
+    """
 
     path: str
     pipeline: str
+    engine: str
+    hint: str
 
 
 @verb(
@@ -30,21 +35,27 @@ class WrittenFile:
 @click.argument("reader")
 @click.argument("writer")
 @click.argument("file", required=False)
-@click.option("--name", help="The pipeline's name.  [default: the file's, or READER-to-WRITER]")
-@click.option("--yes", "-y", is_flag=True, help="Write over a file that is there.")
+@click.option(
+    "--name", help="Name of the pipeline.  [default: FILE without .toml, or READER-to-WRITER]"
+)
+@click.option("--yes", "-y", is_flag=True, help="Overwrite an existing file.")
 @click.pass_obj
 def init(
-    session: Session, reader: str, writer: str, file: str | None, name: str | None, yes: bool
+    context: CommandContext, reader: str, writer: str, file: str | None, name: str | None, yes: bool
 ) -> None:
-    """Write a commented file that defines a pipeline.
+    """Write a commented template of a pipeline file.
 
-    It loads as it is. FILE is NAME.toml unless another is given; - prints it.
+    The template loads without changes. FILE defaults to NAME.toml; - prints the template. If Spark
+    or Java is not installed, the pipeline runs on the direct engine, and the output tells how to
+    switch to Spark.
     """
-    from tailrace.operations.pipeline_file import pipeline_file
+    from tailrace.operations.pipeline.template import pipeline_file, runs_without_spark
+    from tailrace.spark.installed import missing_for_spark
 
     if name is None:
         name = f"{reader}-to-{writer}" if file in (None, "-") else Path(str(file)).stem
-    text = pipeline_file(reader, writer, name)
+    missing = missing_for_spark()
+    text = pipeline_file(reader, writer, name, missing)
     if file == "-":
         click.echo(text, nl=False)
         return
@@ -53,9 +64,16 @@ def init(
         with path.open("w" if yes else "x", encoding="utf-8") as opened:
             opened.write(text)
     except FileExistsError:
-        raise click.UsageError(f"{path} is there: add --yes to write over it") from None
-    session.show(WrittenFile(str(path), name), _written_text)
+        raise click.UsageError(f"{path} exists: add --yes to overwrite it") from None
+    engine, hint = "spark", ""
+    if missing is not None:
+        hint = f"{missing.what}; to use Spark: {missing.install}"
+        if runs_without_spark(writer):
+            engine = "direct"
+            hint += f"; then remove the line engine from {path}"
+    context.show(WrittenFile(str(path), name, engine, hint), _written_text)
 
 
 def _written_text(written: WrittenFile) -> str:
-    return f"wrote {written.path}: look at it, then tailrace pipeline test {written.path}"
+    line = f"wrote {written.path}; edit it, then test it: tailrace pipeline test {written.path}"
+    return f"{line}\nengine {written.engine}: {written.hint}" if written.hint else line

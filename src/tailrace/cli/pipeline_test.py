@@ -1,4 +1,4 @@
-"""`tailrace pipeline test`: does everything connect, and what would writers get?"""
+"""`tailrace pipeline test`: connect to everything, and show sample rows."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import click
 
 from tailrace.amount import format_amount
 from tailrace.cli.command import verb
-from tailrace.cli.session import Session
+from tailrace.cli.context import CommandContext
 
 if TYPE_CHECKING:
-    from tailrace.operations.preflight import Trial
+    from tailrace.operations.pipeline.trial import Trial
 
 
 @verb(
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 )
 @click.argument("file", metavar="FILE|MODULE:ATTRIBUTE")
 @click.pass_obj
-def test(session: Session, file: str) -> None:
-    """Connect to everything, and show up to five rows transformed.
+def test(context: CommandContext, file: str) -> None:
+    """Test a pipeline without writing anything.
 
-    They are shown as each writer would get them. Nothing is written. What is wrong is named by file
-    and key, with status 2.
+    The test connects to the source and every sink, and shows up to five rows as each writer would
+    receive them. Errors name the file and key, with exit status 2.
     """
-    from tailrace.operations.pipeline_run import load_definition
-    from tailrace.operations.preflight import try_pipeline
+    from tailrace.operations.pipeline.load import load_definition
+    from tailrace.operations.pipeline.trial import try_pipeline
 
-    session.show(try_pipeline(load_definition(file).definition), _trial_text)
+    context.show(try_pipeline(load_definition(file).definition), _trial_text)
 
 
 def _trial_text(trial: Trial) -> str:
@@ -41,8 +41,9 @@ def _trial_text(trial: Trial) -> str:
     lines = [f"{click.style('reader', bold=True)}  {trial.reader}"]
     for writer in trial.writers:
         lines.append(f"{click.style(f'writer {writer.name}', bold=True)}  {writer.found}")
-        of = f"{len(writer.rows)} rows of {format_amount(trial.rows_seen, 'record')}"
-        lines.append(f"  {of}{', before its SQL, which Spark runs' if writer.before_sql else ''}:")
+        rows = format_amount(len(writer.rows), "row")
+        of = f"{rows} of {format_amount(trial.rows_seen, 'record')}"
+        lines.append(f"  {of}{', before the function sql' if writer.before_sql else ''}:")
         for row in writer.rows:
             lines.append(f"  {row.namespace}  {msgspec.json.encode(row.document).decode()}")
     return "\n".join(lines)

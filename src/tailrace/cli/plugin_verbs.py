@@ -1,4 +1,4 @@
-"""`tailrace reader` and `tailrace writer`: what plug-ins there are, and the options of each."""
+"""`tailrace reader` and `tailrace writer`: the installed plug-ins and their options."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import TYPE_CHECKING
 import click
 
 from tailrace.cli.command import Noun, Verb, verb
-from tailrace.cli.session import Session
-from tailrace.cli.tables import facts, table
+from tailrace.cli.context import CommandContext
+from tailrace.terminal.tables import facts, table
 
 if TYPE_CHECKING:
-    from tailrace.operations.plugins import PluginDetail, PluginSummary
+    from tailrace.operations.pipeline.plugins import PluginDetail, PluginSummary
 
 
 def plugin_noun(noun: str) -> Noun:
-    """The noun `reader` or `writer` with its verbs."""
-    return Noun(noun, [_list(noun), _show(noun)], help=f"Show the {noun}s there are for pipelines.")
+    """Return the noun `reader` or `writer` with its verbs."""
+    return Noun(noun, [_list(noun), _show(noun)], help=f"Show the {noun}s for pipelines.")
 
 
 def _list(noun: str) -> Verb:
     @verb("list", examples=f"tailrace {noun} list\ntailrace {noun} list -o json")
     @click.pass_obj
-    def list_(session: Session) -> None:
-        from tailrace.operations.plugins import list_plugins
+    def list_(context: CommandContext) -> None:
+        from tailrace.operations.pipeline.plugins import list_plugins
 
-        session.show(list_plugins(noun), _plugins_table)
+        context.show(list_plugins(noun), _plugins_table)
 
-    list_.help = f"List all {noun}s, those of other packages too."
+    list_.help = f"List the installed {noun}s, including those of other packages."
     return list_
 
 
@@ -35,12 +35,12 @@ def _show(noun: str) -> Verb:
     @verb("show", examples=f"tailrace {noun} show file\ntailrace {noun} show file -o json")
     @click.argument("name")
     @click.pass_obj
-    def show(session: Session, name: str) -> None:
-        from tailrace.operations.plugins import show_plugin
+    def show(context: CommandContext, name: str) -> None:
+        from tailrace.operations.pipeline.plugins import show_plugin
 
-        session.show(show_plugin(noun, name), _plugin_text)
+        context.show(show_plugin(noun, name), _plugin_text)
 
-    show.help = f"Show a {noun}: every option with its meaning, and a sample."
+    show.help = f"Show the options of a {noun}, and a sample."
     return show
 
 
@@ -49,7 +49,7 @@ def _plugins_table(plugins: list[PluginSummary]) -> str:
         (p.name, p.package, p.summary if p.loads else click.style(p.summary, fg="red"))
         for p in plugins
     )
-    return table(("name", "package", "what it does"), rows)
+    return table(("name", "package", "description"), rows)
 
 
 def _plugin_text(plugin: PluginDetail) -> str:
@@ -60,7 +60,7 @@ def _plugin_text(plugin: PluginDetail) -> str:
 def _options_text(plugin: PluginDetail) -> str:
     blocks = []
     for option in plugin.options:
-        default = "required" if option.required else option.default or "nothing"
+        default = "required" if option.required else option.default or "none"
         pairs = [("  meaning", option.meaning), ("  type", option.type), ("  default", default)]
         if option.example is not None:
             pairs.append(("  example", option.example))

@@ -1,4 +1,4 @@
-"""`tailrace push`: lines of standard input, or arguments, as messages."""
+"""`tailrace push`: push lines of standard input, or arguments, as messages."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ import click
 from tailrace.amount import format_amount
 from tailrace.cli.arguments import topic_argument
 from tailrace.cli.command import verb
-from tailrace.cli.progress import progress
-from tailrace.cli.session import ExitStatus, Output, Session, as_json
-from tailrace.cli.signals import Signals
+from tailrace.cli.context import CommandContext, ExitStatus, Output
+from tailrace.cli.terminal.signals import Signals
 from tailrace.errors import MessageTooLarge
+from tailrace.terminal.progress import ProgressDisplay
 
 if TYPE_CHECKING:
-    from tailrace.operations.pushing import PushReport
+    from tailrace.operations.topic.push import PushReport
+    from tailrace.settings import HubSettings
 
 _READ_BYTES = 1 << 16
+_SEPARATOR_BYTES_MAX = 1 << 10
 
 
 class StopSignal(Signals):
-    """Ctrl-C and SIGTERM: the first ends the reading of input, and what was read is stored."""
+    """Ctrl-C and SIGTERM. The first ends the input; the lines read before are stored."""
 
     def __init__(self) -> None:
         super().__init__(self._stop)
@@ -34,7 +36,7 @@ class StopSignal(Signals):
             raise KeyboardInterrupt
 
     def read(self, stream: BinaryIO) -> bytes:
-        """What the stream has now; waits for it. `KeyboardInterrupt` once stopped."""
+        """Wait for input and return it. Raise `KeyboardInterrupt` after a signal."""
         self._waiting = True
         try:
             if self.count:
@@ -44,8 +46,15 @@ class StopSignal(Signals):
             self._waiting = False
 
 
-def lines_of(stream: BinaryIO, stop: StopSignal, line_bytes_max: int) -> Iterator[bytes]:
-    """The lines of a stream, as they come, without newlines; `MessageTooLarge` bounds them."""
+def lines_of(
+    stream: BinaryIO, stop: StopSignal, message_bytes_max: int, key_bytes_max: int
+) -> Iterator[bytes]:
+    """Yield the lines of a stream without newlines.
+
+    Raise `MessageTooLarge` for a line that is longer than a key and a message, without reading it
+    to its end.
+    """
+    line_bytes_max = key_bytes_max + message_bytes_max + _SEPARATOR_BYTES_MAX
     rest = b""
     number = 1
     while chunk := stop.read(stream):
@@ -53,8 +62,10 @@ def lines_of(stream: BinaryIO, stop: StopSignal, line_bytes_max: int) -> Iterato
         yield from lines
         number += len(lines)
         if len(rest) > line_bytes_max:
-            limit = "key and message together"
-            raise MessageTooLarge(f"line {number}", len(rest), line_bytes_max, limit)
+            limits = f"hub.message_bytes_max, and {key_bytes_max:,} for its key: hub.key_bytes_max"
+            raise MessageTooLarge(
+                f"line {number}", line_bytes_max, message_bytes_max, limits, at_least=True
+            )
     if rest:
         yield rest
 
@@ -64,50 +75,65 @@ def lines_of(stream: BinaryIO, stop: StopSignal, line_bytes_max: int) -> Iterato
     examples="""
     echo '{"id": 1, "total": 9.5}' | tailrace push orders
     tailrace push orders '{"id": 1, "total": 9.5}' --key c7
-    tailrace push orders -K: < orders.txt      (c7:{"id": 1} and so on, a line each)
+    tailrace push orders -K: < orders.txt      (lines such as c7:{"id": 1})
     tailrace push orders -K, --header origin=import < orders.csv
     """,
 )
 @topic_argument
 @click.argument("values", nargs=-1, metavar="[VALUE]...")
-@click.option("-K", "separator", metavar="SEP", help="The key of a line is what stands before SEP.")
-@click.option("--key", "-k", help="One key for all.")
+@click.option("-K", "separator", metavar="SEP", help="The key is the part of the line before SEP.")
+@click.option("--key", "-k", help="Key of every message.")
 @click.option(
-    "--header", "-H", "headers", multiple=True, metavar="NAME=TEXT", help="For all; repeat."
+    "--header",
+    "-H",
+    "headers",
+    multiple=True,
+    metavar="NAME=TEXT",
+    help="Header of every message; repeatable.",
 )
+@click.option("--any-type", is_flag=True, help="Do not compare values with the topic's type.")
 @click.pass_obj
 def push_command(
-    session: Session,
+    context: CommandContext,
     topic: str,
     values: tuple[str, ...],
     separator: str | None,
     key: str | None,
     headers: tuple[str, ...],
+    any_type: bool,
 ) -> None:
     """Push lines of standard input, or VALUEs, as messages.
 
-    The first line that does not fit the topic ends it, with its number and status 1; Ctrl-C ends
-    it with status 3. All lines before are stored then, and counted on standard error.
+    A topic that was created with a type takes only JSON with the fields of that type. The first
+    line that is not valid for the topic ends the push with exit status 1, Ctrl-C ends it
+    with 3. The lines before are stored. Standard error shows their number.
+
+    Messages of one key keep their order. An empty key (--key '', or a line that begins with SEP) is
+    no key: such messages are spread over the partitions, and their order is not kept.
     """
-    from tailrace.operations.pushing import LineForm, PushEnd, push_lines
+    from tailrace.operations.topic.push import LineForm, PushEnd, check_may_push, push_lines
 
     if separator is not None and key is not None:
-        raise click.UsageError("-K and --key exclude each other")
+        raise click.UsageError("-K and --key cannot be combined")
     if separator == "":
-        raise click.UsageError("-K needs a separator, for example -K:")
+        raise click.UsageError("-K requires a separator, for example -K:")
     form = LineForm(
         separator=None if separator is None else separator.encode(),
         key=None if key is None else key.encode(),
         headers=dict(map(_header, headers)) or None,
+        noun="value" if values else "line",
     )
-    settings = session.settings.hub
-    bytes_max = settings.message_bytes_max + settings.key_bytes_max + _READ_BYTES
-    opened = session.create_hub() if settings.auto_create else session.open_hub()
-    with opened as hub, StopSignal() as stop, progress(_progress_line) as tell:
-        found = hub.topic(topic)
-        lines = _input(values, stop, bytes_max)
-        pushed = push_lines(found, lines, form, tell)
-    _report(session, pushed)
+    settings = context.settings.hub
+    opened = context.create_hub() if settings.auto_create else context.open_hub()
+    with opened as hub, StopSignal() as stop, ProgressDisplay() as display:
+
+        def show(done: int) -> None:
+            display.show(lambda: _progress_line(done, display.seconds))
+
+        check_may_push(hub, topic)
+        lines = _input(values, stop, settings)
+        pushed = push_lines(hub.topic(topic, any_type=any_type), lines, form, show)
+    _report(context, pushed)
     if pushed.end is PushEnd.STOPPED:
         raise click.exceptions.Exit(ExitStatus.STOPPED)
     if pushed.end is not PushEnd.DONE:
@@ -121,25 +147,25 @@ def _header(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _input(values: tuple[str, ...], stop: StopSignal, line_bytes_max: int) -> Iterable[bytes]:
+def _input(values: tuple[str, ...], stop: StopSignal, settings: HubSettings) -> Iterable[bytes]:
     if values:
         return (value.encode("utf-8", "surrogateescape") for value in values)
     if sys.stdin.isatty():
-        click.echo("one message a line; Ctrl-D ends", err=True)
-    return lines_of(sys.stdin.buffer, stop, line_bytes_max)
+        click.echo("one message per line; end with Ctrl-D", err=True)
+    return lines_of(sys.stdin.buffer, stop, settings.message_bytes_max, settings.key_bytes_max)
 
 
 def _progress_line(done: int, seconds: float) -> str:
     return f"{format_amount(done, 'message')}, {done / (seconds or 1):,.0f}/s"
 
 
-def _report(session: Session, pushed: PushReport) -> None:
+def _report(context: CommandContext, pushed: PushReport) -> None:
     if pushed.reason:
-        name, _, text = pushed.reason.partition(":")
+        name, _, text = context.text(pushed.reason).partition(":")
         click.echo(f"{click.style(name, fg='red', bold=True)}:{text}", err=True)
-    where = f", the last at {pushed.last}" if pushed.last else ""
+    where = f", the last one at {pushed.last}" if pushed.last else ""
     click.echo(
         f"stored {format_amount(pushed.stored, 'message')} in {pushed.topic}{where}", err=True
     )
-    if session.output is Output.JSON:
-        click.echo(as_json(pushed))
+    if context.output is Output.JSON:
+        click.echo(context.as_json(pushed))

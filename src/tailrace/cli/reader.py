@@ -1,4 +1,4 @@
-"""`tailrace reader`: what pipelines can read."""
+"""`tailrace reader`: the readers for pipelines."""
 
 from __future__ import annotations
 

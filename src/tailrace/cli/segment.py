@@ -1,22 +1,24 @@
-"""`tailrace segment`: the files under a topic, whether they are whole, and compaction."""
+"""`tailrace segment`: list, show, verify and compact the files of topics."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from tailrace.amount import format_amount
 from tailrace.cli.arguments import complete_topic
-from tailrace.cli.asking import asks, carry_out
 from tailrace.cli.command import Noun, verb
-from tailrace.cli.progress import progress
-from tailrace.cli.session import ExitStatus, Output, Session
-from tailrace.cli.tables import facts, moment, size, table
+from tailrace.cli.context import CommandContext, ExitStatus
+from tailrace.cli.terminal.confirm import PlannedChange, planned
+from tailrace.terminal.progress import ProgressDisplay
+from tailrace.terminal.tables import facts, format_time, size, table
 
 if TYPE_CHECKING:
-    from tailrace.operations.compaction import CompactionReport
-    from tailrace.operations.segments import SegmentDetail, SegmentSummary, Verification
+    from tailrace.hub.hub import Hub
+    from tailrace.operations.storage.compaction import CompactionReport
+    from tailrace.operations.storage.segments import SegmentDetail, SegmentSummary, Verification
 
 
 @verb(
@@ -27,19 +29,19 @@ if TYPE_CHECKING:
     tailrace segment list orders/1.7 -o json
     """,
 )
-@click.argument("where", required=False, shell_complete=complete_topic)
+@click.argument("where", required=False, metavar="[TOPIC|PARTITION]", shell_complete=complete_topic)
 @click.pass_obj
-def list_(session: Session, where: str | None) -> None:
+def list_(context: CommandContext, where: str | None) -> None:
     """List the segments of the hub, of a topic or of a partition."""
-    from tailrace.operations.segments import list_segments
+    from tailrace.operations.storage.segments import list_segments
 
-    with session.open_hub() as hub:
-        session.show(list_segments(hub, where), _segments_table)
+    with context.open_hub() as hub:
+        context.show(list_segments(hub, where), _segments_table)
 
 
 def _segments_table(segments: list[SegmentSummary]) -> str:
     if not segments:
-        return "no segments: nothing was pushed yet"
+        return "no segments: no message was pushed yet"
     return table(
         ("partition", "base", "end", "messages", "size", "state"),
         (
@@ -63,24 +65,24 @@ def _segments_table(segments: list[SegmentSummary]) -> str:
     tailrace segment show orders/0.3@42
     """,
 )
-@click.argument("place", metavar="PARTITION[@OFFSET]")
+@click.argument("position", metavar="PARTITION[@OFFSET]")
 @click.pass_obj
-def show(session: Session, place: str) -> None:
+def show(context: CommandContext, position: str) -> None:
     """Show a segment: its files and its newest batches.
 
-    Without an offset it is the newest segment of the partition, else the one that holds it. The
-    last column of its batches is the checksum of their bytes.
+    With an offset it is the segment that holds the offset, else the newest segment. The last
+    column is the checksum of the batch.
     """
     from tailrace.message import Partition, Position
-    from tailrace.operations.segments import show_segment
+    from tailrace.operations.storage.segments import show_segment
 
-    if "@" in place:
-        topic, storage, number, offset = Position.parse(place)
+    if "@" in position:
+        topic, storage, number, offset = Position.parse(position)
         partition = Partition(topic, storage, number)
     else:
-        partition, offset = Partition.parse(place), None
-    with session.open_hub() as hub:
-        session.show(show_segment(hub, partition, offset), _segment_text)
+        partition, offset = Partition.parse(position), None
+    with context.open_hub() as hub:
+        context.show(show_segment(hub, partition, offset), _segment_text)
 
 
 def _segment_text(detail: SegmentDetail) -> str:
@@ -98,7 +100,15 @@ def _segment_text(detail: SegmentDetail) -> str:
     return f"{head}\n\n" + table(
         ("first", "last", "position", "bytes", "appended", "newest message", "CRC-32"),
         (
-            (b.first, b.last, b.position, b.bytes, moment(b.appended), moment(b.newest), b.crc)
+            (
+                b.first,
+                b.last,
+                b.position,
+                b.bytes,
+                format_time(b.appended),
+                format_time(b.newest),
+                b.crc,
+            )
             for b in detail.newest
         ),
     )
@@ -112,23 +122,23 @@ def _segment_text(detail: SegmentDetail) -> str:
     tailrace segment verify orders/0.3 -o json
     """,
 )
-@click.argument("where", required=False, shell_complete=complete_topic)
+@click.argument("where", required=False, metavar="[TOPIC|PARTITION]", shell_complete=complete_topic)
 @click.pass_obj
-def verify(session: Session, where: str | None) -> None:
-    """Read all that is committed and list what is damaged.
+def verify(context: CommandContext, where: str | None) -> None:
+    """Read every committed message and list damage.
 
-    The exit status is 1 when anything is.
+    The exit status is 1 if there is any.
     """
-    from tailrace.operations import segments
+    from tailrace.operations.storage import segments
 
-    with (
-        session.open_hub() as hub,
-        progress(
-            lambda done, seconds: f"{size(done)}, {size(int(done / (seconds or 1)))}/s"
-        ) as tell,
-    ):
-        found = segments.verify(hub, where, tell)
-    session.show(found, _verification_text)
+    with context.open_hub() as hub, ProgressDisplay() as display:
+
+        def show(done_bytes: int) -> None:
+            rate = int(done_bytes / (display.seconds or 1))
+            display.show(lambda: f"{size(done_bytes)}, {size(rate)}/s")
+
+        found = segments.verify(hub, where, show)
+    context.show(found, _verification_text)
     if found.damages:
         raise click.exceptions.Exit(ExitStatus.ERROR)
 
@@ -139,9 +149,9 @@ def _verification_text(found: Verification) -> str:
         f"{format_amount(found.partitions, 'partition')}"
     )
     if not found.damages:
-        return f"whole: {checked}"
+        return f"no damage: {checked}"
     head = click.style(
-        f"DAMAGED: {format_amount(len(found.damages), 'place')} of {checked}", fg="red"
+        f"DAMAGED: {format_amount(len(found.damages), 'range')} of {checked}", fg="red"
     )
     rows = ((d.partition, f"{d.first:,} to {d.last:,}", d.reason, d.file) for d in found.damages)
     return f"{head}\n" + table(("partition", "offsets", "damage", "file"), rows)
@@ -155,33 +165,26 @@ def _verification_text(found: Verification) -> str:
     tailrace segment compact lake.commits/0.0 --yes -o json
     """,
 )
-@click.argument("where", required=False, shell_complete=complete_topic)
-@asks
-@click.pass_obj
-def compact(session: Session, where: str | None, yes: bool, dry_run: bool) -> None:
-    """Drop consumed messages but the last of every key.
+@click.argument("where", required=False, metavar="[TOPIC|PARTITION]", shell_complete=complete_topic)
+@planned
+def compact(hub: Hub, where: str | None) -> PlannedChange:
+    """Delete consumed messages, except the last one of every key.
 
-    Segments count as consumed up to where the slowest registered consumer of the topic, such as a
-    writer of a pipeline, has acknowledged everything. Topics without one are left alone.
+    A full segment is compacted once every registered consumer of its topic, such as a writer of a
+    pipeline, has acknowledged all its messages. Topics without a registered consumer are skipped.
     """
-    from tailrace.operations import compaction
+    from tailrace.operations.storage import compaction
 
-    reports: list[CompactionReport] = []
+    plan = compaction.plan_compaction(hub, where)
+    return PlannedChange(plan, partial(compaction.compact, hub, where), _report_text)
 
-    def change() -> CompactionReport:
-        reports.append(compaction.compact(hub, where))
-        return reports[0]
 
-    with session.open_hub() as hub:
-        plan = compaction.plan_compaction(hub, where)
-        carry_out(session, plan, change, yes=yes, dry_run=dry_run)
-    if session.output is not Output.JSON:
-        for line in (line for report in reports for line in report.lines):
-            click.echo(line)
+def _report_text(report: CompactionReport) -> str:
+    return "\n".join(report.lines)
 
 
 segment_command = Noun(
     "segment",
     [list_, show, verify, compact],
-    help="Look into the files of topics, verify and compact them.",
+    help="List, show, verify and compact the files of topics.",
 )

@@ -1,4 +1,4 @@
-"""`tailrace status`: is all well, and if not, what helps."""
+"""`tailrace status`: the health of a hub and suggested fixes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import click
 
 from tailrace.amount import format_amount
 from tailrace.cli.command import verb
-from tailrace.cli.session import ExitStatus, Session
-from tailrace.cli.tables import size
-from tailrace.cli.watching import show_once_or_watch, watches
+from tailrace.cli.context import CommandContext, ExitStatus
+from tailrace.cli.terminal.watch import show_once_or_watch, watches
 from tailrace.errors import BackendUnavailable
+from tailrace.terminal.tables import size
 
 if TYPE_CHECKING:
     from tailrace.operations.status import HubStatus, Problem
@@ -27,31 +27,32 @@ if TYPE_CHECKING:
 )
 @watches
 @click.pass_obj
-def status_command(session: Session, watch: bool) -> None:
-    """Say whether the hub is well, and what helps.
+def status_command(context: CommandContext, watch: bool) -> None:
+    """Show the hub's health and suggested fixes.
 
-    Where it is not, the exit status is 4. These are quick checks; what reads every record is
-    tailrace segment verify.
+    The exit status is 4 if there are problems: failures, damaged files, dead letters, a group that
+    lags without a consumer, a pipeline that lags and does not run. The checks are quick; to check
+    every message, run tailrace segment verify.
     """
     found: list[HubStatus] = []
 
     def show() -> None:
-        found[:] = [_look(session)]
-        session.show(found[0], _status_text)
+        found[:] = [_read_status(context)]
+        context.show(found[0], _status_text)
 
     show_once_or_watch(show, watch=watch)
     if not found[0].well:
         raise click.exceptions.Exit(ExitStatus.NOT_WELL)
 
 
-def _look(session: Session) -> HubStatus:
+def _read_status(context: CommandContext) -> HubStatus:
     from tailrace.operations import status
 
     try:
-        with session.open_hub() as hub:
+        with context.open_hub() as hub:
             return status.status(hub)
     except BackendUnavailable as error:
-        return status.unavailable(session.settings.hub.path, error)
+        return status.unavailable(context.settings.hub.path, error)
 
 
 def _status_text(found: HubStatus) -> str:
@@ -65,8 +66,8 @@ def _status_text(found: HubStatus) -> str:
         rest = click.style("well", fg="green") if found.well else "otherwise well"
         lines.append(
             f"{rest}: {format_amount(hub.topics, 'topic')}, {pipelines}{groups}"
-            f"{format_amount(hub.messages, 'message')}, {size(hub.bytes)}; "
-            f"disk {hub.disk_percent} % full"
+            f"{format_amount(hub.messages, 'message')}, {size(hub.bytes)}"
+            + ("" if hub.disk_percent is None else f"; disk {hub.disk_percent} % full")
         )
     return "\n".join([*lines, *_listed(found.notes)])
 

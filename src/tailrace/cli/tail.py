@@ -1,9 +1,8 @@
-"""`tailrace tail`: messages as text or JSON, up to the end or as they come."""
+"""`tailrace tail`: print messages as text or JSON, and follow the topic."""
 
 from __future__ import annotations
 
 import functools
-import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -12,55 +11,18 @@ import click
 
 from tailrace.cli.arguments import complete_topic
 from tailrace.cli.command import verb
-from tailrace.cli.listening import wait_for_reader, when_reader_goes
-from tailrace.cli.session import Output, Session
-from tailrace.cli.signals import Signals
+from tailrace.cli.context import CommandContext, Output
+from tailrace.cli.message_format import MessageFormat, compile_format
+from tailrace.cli.terminal.broken_pipe import wait_for_closed_pipe, when_pipe_closes
+from tailrace.cli.terminal.signals import Signals
 from tailrace.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from tailrace.group.deliveries import Deliveries
+    from tailrace.group.consumer.consumer import Consumer
+    from tailrace.group.consumer.options import TailOptions
     from tailrace.message import Message
 
-Format = Callable[["Message[Any]"], bytes]
-
-_FIELDS: Final[dict[str, Format]] = {
-    "%k": lambda message: message.key_bytes or b"",
-    "%v": lambda message: message.data,
-    "%p": lambda message: str(message.id).rpartition("@")[0].encode(),
-    "%o": lambda message: str(message.offset).encode(),
-    "%m": lambda message: message.mode.name.lower().encode(),
-    "%c": lambda message: message.op.name.lower().encode(),
-    "%t": lambda message: message.timestamp.isoformat(timespec="milliseconds").encode(),
-    "%h": lambda message: b",".join(
-        name.encode() + b"=" + value for name, value in message.headers.items()
-    ),
-    "%%": lambda _message: b"%",
-}
-_ESCAPES: Final = {r"\n": b"\n", r"\t": b"\t", r"\0": b"\0", r"\\": b"\\"}
 _FORMAT: Final = "%v"
-_TOKEN: Final = re.compile(r"%.?|\\.?|[^%\\]+", re.DOTALL)
-
-
-def compile_format(text: str) -> Format:
-    r"""What writes a message as a format says. One that ends in no `\n` or `\0` gets a `\n`."""
-    parts: list[Format] = []
-    tokens = _TOKEN.findall(text)
-    for token in tokens:
-        if token[0] == "%":
-            if token not in _FIELDS:
-                raise click.BadParameter(f"{token} is none of {' '.join(_FIELDS)}")
-            parts.append(_FIELDS[token])
-            continue
-        if token[0] == "\\" and token not in _ESCAPES:
-            raise click.BadParameter(rf"{token} is none of {' '.join(_ESCAPES)}")
-        parts.append(_constant(_ESCAPES.get(token, token.encode())))
-    if not tokens or tokens[-1] not in (r"\n", r"\0"):
-        parts.append(_constant(b"\n"))
-    return lambda message: b"".join([part(message) for part in parts])
-
-
-def _constant(data: bytes) -> Format:
-    return lambda _message: data
 
 
 @verb(
@@ -76,127 +38,131 @@ def _constant(data: bytes) -> Format:
     """,
 )
 @click.argument("where", metavar="TOPIC|PARTITION", shell_complete=complete_topic)
-@click.option("--group", help="Share them with other consumers of a group; see above.")
-@click.option("--from", "start", metavar="PLACE", help="Where to begin; see above.")
-@click.option("--to", "end", metavar="PLACE", help="Where to end; see above.")
-@click.option("--exit", "exits", is_flag=True, help="End at what is there now, do not follow.")
-@click.option("-n", "--count", type=click.IntRange(min=1), help="End after so many messages.")
-@click.option("-f", "--format", "text", metavar="FORMAT", help="How to print; default: %v")
+@click.option("--group", help="Consume as a member of this group; see above.")
+@click.option("--from", "start", metavar="OFFSET_SPEC", help="Start; see above.")
+@click.option("--to", "end", metavar="OFFSET_SPEC", help="End; see above.")
+@click.option("--exit", "exits", is_flag=True, help="Exit at the current end of the topic.")
+@click.option(
+    "-n", "--count", type=click.IntRange(min=1), help="Exit after this number of messages."
+)
+@click.option("--control", is_flag=True, help="Include control records of a pipeline.")
+@click.option("-f", "--format", "text", metavar="FORMAT", help="Output format; default: %v")
 @click.pass_obj
 def tail_command(
-    session: Session,
+    context: CommandContext,
     where: str,
     group: str | None,
     start: str | None,
     end: str | None,
     exits: bool,
     count: int | None,
+    control: bool,
     text: str | None,
 ) -> None:
     """Print the messages of a topic, in order per key.
 
-    Order holds also where the topic was scaled.
+    Scaling the topic does not change the order. The command follows the topic until Ctrl-C; --exit,
+    --to and -n end it earlier.
 
-    It goes on as messages come, until Ctrl-C; with --exit, --to or -n it ends. Nothing is
-    remembered in the hub, except with --group: then each message goes to one of the consumers of
-    the group, wherever they run, and is acknowledged once it is printed. A group may share several
-    topics, 'orders.*'; --from matters when it is new, earliest unless given.
+    With --group the command consumes as a member of the group: each message is delivered to one
+    member and is acknowledged after it is printed. A message counts as printed once it is written
+    to the pipe, even if the reading program, such as head, ends first. Use -n to limit the number.
+    A group may consume several topics, 'orders.*'.
+    --from applies only to a new group and defaults to earliest. Without --group nothing is stored.
 
     \b
-    PLACE is  earliest             before the oldest message
-              latest               after the newest
-              -100                 before the newest 100
-              @2026-01-01T00:00Z   at that time (UTC where no zone is given)
-              orders/1.7@42        at that record, of its partition alone; --to: with it
+    OFFSET_SPEC is  earliest             the oldest message
+                    latest               after the newest message
+                    -100                 the newest 100 messages
+                    @2026-01-01T00:00Z   that time (UTC if no zone is given)
+                    orders/1.7@42        that message, of its partition only;
+                                         --to includes it
 
-    It begins at -10, the newest 10; with --exit or --to, at earliest.
+    The default start is -10; with --exit or --to it is earliest.
 
     \b
     FORMAT has  %k key  %v value  %p partition  %o offset  %t time  %h headers  %%
-                %m mode (copy, sync, complete)  %c change (insert, update, delete)
-                and \\n \\t \\0 \\\\; a newline is added where it ends in no \\n or \\0.
+                %m mode (copy, sync, complete)
+                %c change (insert, update, delete; command, noop)
+                \\n \\t \\0 \\\\; a newline is added unless it ends in \\n or \\0.
     """
-    from tailrace.operations.edges import parse_edge
-    from tailrace.operations.tailing import open_span, tail
+    from tailrace.operations.topic.tail import open_range, tail
+    from tailrace.topic.offset_spec import parse_offset_spec
 
-    if text is not None and session.output is Output.JSON:
-        raise click.UsageError("-f and -o json exclude each other")
+    if text is not None and context.output is Output.JSON:
+        raise click.UsageError("-f and -o json cannot be combined")
     if group is not None or where.startswith("$"):
         if end is not None:
-            raise click.UsageError(
-                "--to and --group exclude each other; --exit ends a group's loop"
-            )
-        _tail_group(session, where, group, start, exits=exits, count=count, text=text)
+            raise click.UsageError("--to and --group cannot be combined; with --group, use --exit")
+        write_as = functools.partial(_writing, context, text)
+        options: TailOptions = {
+            "until": "end" if exits else None,
+            "limit": count,
+            "control": control,
+        }
+        _tail_group(context, where, group, start, options, write_as)
         return
     if "*" in where:
         raise click.UsageError(
-            f"{where!r} is a filter, and only a group has several topics: add --group NAME, or"
-            " name one topic"
+            f"{where!r} is a filter, and only a group consumes several topics: add --group NAME,"
+            " or name one topic"
         )
     ends = exits or end is not None
-    first = parse_edge(start or ("earliest" if ends else "-10"), "--from")
-    last = parse_edge(end or "latest", "--to") if ends else None
-    with session.open_hub() as hub:
-        topic, span = open_span(hub, where, first, last)
-        write = _writing(session, text, lambda _: topic)
+    first = parse_offset_spec(start or ("earliest" if ends else "-10"), "--from")
+    last = parse_offset_spec(end or "latest", "--to") if ends else None
+    with context.open_hub() as hub:
+        topic, wanted = open_range(hub, where, first, last)
+        write = _writing(context, text, lambda _: topic)
         try:
-            _print(tail(topic, span), write, count)
+            _print(tail(topic, wanted, control=control), write, count)
         except KeyboardInterrupt:
             if ends:
                 raise
 
 
 def _tail_group(
-    session: Session,
+    context: CommandContext,
     where: str,
     group: str | None,
     start: str | None,
-    *,
-    exits: bool,
-    count: int | None,
-    text: str | None,
+    options: TailOptions,
+    write_as: Callable[[Callable[[str], Any]], MessageFormat],
 ) -> None:
-    """Print as a consumer of a group. What is printed and flushed is acknowledged."""
+    """Print as a member of a group. A message is acknowledged after it is flushed."""
     out = sys.stdout.buffer
-    with session.open_hub() as hub:
-        write = _writing(session, text, hub.topic)
+    with context.open_hub() as hub:
+        write = write_as(hub.topic)
         try:
-            consumer = hub.tail(
-                where,
-                group=group,
-                start=start or "earliest",
-                until="end" if exits else None,
-                limit=count,
-            )
+            consumer = hub.tail(where, group=group, start=start or "earliest", **options)
         except InvalidValue as error:
             if error.what != "start":
                 raise
-            raise InvalidValue("--from", start, error.valid) from None
-        with Signals() as signals, when_reader_goes(consumer.shutdown):
-            signals.noted = functools.partial(_stop, consumer, signals)
-            with consumer as deliveries:
-                for delivery in deliveries:
+            raise InvalidValue("--from", start, error.valid, error.remedy) from None
+        with Signals() as signals, when_pipe_closes(consumer.shutdown):
+            signals.received = functools.partial(_stop, consumer, signals)
+            with consumer:
+                for delivery in consumer:
                     out.write(write(delivery))
                     out.flush()
-        if signals.count and exits:
+        if signals.count and options["until"]:
             raise KeyboardInterrupt
 
 
-def _stop(consumer: Deliveries[Any], signals: Signals) -> None:
-    """Let the loop end behind the message in hand; asked twice, end it here and now."""
+def _stop(consumer: Consumer[Any], signals: Signals) -> None:
+    """Stop after the message in flight. A second signal stops at once."""
     if signals.count > 1:
         raise KeyboardInterrupt
     consumer.shutdown()
 
 
-def _print(messages: Iterator[list[Message[Any]]], write: Format, count: int | None) -> None:
+def _print(messages: Iterator[list[Message[Any]]], write: MessageFormat, count: int | None) -> None:
     out = sys.stdout.buffer
     left = count
-    for some in messages:
-        if not some:
-            wait_for_reader(0)
+    for batch in messages:
+        if not batch:
+            wait_for_closed_pipe(0)
             continue
-        chosen = some if left is None else some[:left]
+        chosen = batch if left is None else batch[:left]
         out.write(b"".join([write(message) for message in chosen]))
         out.flush()
         if left is not None:
@@ -205,17 +171,19 @@ def _print(messages: Iterator[list[Message[Any]]], write: Format, count: int | N
                 return
 
 
-def _writing(session: Session, text: str | None, topic_of: Callable[[str], Any]) -> Format:
-    """What writes a message as is asked for."""
-    if session.output is Output.JSON:
+def _writing(
+    context: CommandContext, text: str | None, topic_of: Callable[[str], Any]
+) -> MessageFormat:
+    """Return the function that formats a message."""
+    if context.output is Output.JSON:
         return _as_json(topic_of)
     return compile_format(_FORMAT if text is None else text)
 
 
-def _as_json(topic_of: Callable[[str], Any]) -> Format:
+def _as_json(topic_of: Callable[[str], Any]) -> MessageFormat:
     import msgspec
 
-    from tailrace.operations.message_view import view_message
+    from tailrace.operations.topic.message_view import view_message
 
     encode = msgspec.json.Encoder().encode
     topic_named = functools.cache(topic_of)

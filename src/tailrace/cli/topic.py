@@ -1,4 +1,4 @@
-"""`tailrace topic`: making, listing and showing topics."""
+"""`tailrace topic`: create, list and show topics."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import click
 from tailrace.amount import format_amount
 from tailrace.cli.arguments import any_count_option, topic_argument
 from tailrace.cli.command import Noun, verb
-from tailrace.cli.session import Session
-from tailrace.cli.tables import facts, moment, size, table
+from tailrace.cli.context import CommandContext
+from tailrace.cli.terminal.watch import show_once_or_watch, watches
 from tailrace.cli.topic_changes import add_storage, delete, scale, switch
-from tailrace.cli.watching import show_once_or_watch, watches
+from tailrace.terminal.tables import facts, format_time, size, table
 
 if TYPE_CHECKING:
-    from tailrace.operations.topics import TopicDetail, TopicSummary
+    from tailrace.operations.topic.describe import TopicDetail, TopicSummary
 
 
 @verb(
@@ -27,27 +27,29 @@ if TYPE_CHECKING:
     """,
 )
 @click.argument("topic")
-@click.option("--partitions", "-p", type=int, default=4, show_default=True, help="How many.")
+@click.option(
+    "--partitions", "-p", type=int, default=4, show_default=True, help="Number of partitions."
+)
 @click.option(
     "--type",
     "kind",
     type=click.Choice(["json", "text", "bytes"]),
     default="json",
     show_default=True,
-    help="What its values are.",
+    help="Type of the values.",
 )
 @click.option(
     "--router",
     type=click.Choice(["shard-consistent", "range"]),
     default="shard-consistent",
     show_default=True,
-    help="How keys become partitions.",
+    help="How keys are assigned to partitions.",
 )
 @any_count_option
-@click.option("--exist-ok", is_flag=True, help="No error when the same topic is there.")
+@click.option("--exist-ok", is_flag=True, help="Do nothing if the same topic exists.")
 @click.pass_obj
 def create(
-    session: Session,
+    context: CommandContext,
     topic: str,
     partitions: int,
     kind: str,
@@ -55,24 +57,24 @@ def create(
     any_count: bool,
     exist_ok: bool,
 ) -> None:
-    """Create a topic, and the hub where there is none."""
-    from tailrace.operations import topics
+    """Create a topic. Create the hub if it does not exist."""
+    from tailrace.operations.topic.create import ValueKind, check_topic, create_topic
     from tailrace.topic.router import RouterKind
 
-    if not session.has_hub:
-        topics.check_topic(topic, partitions=partitions, any_count=any_count)
-    with session.create_hub() as hub:
-        created = topics.create_topic(
+    if not context.has_hub:
+        check_topic(topic, partitions=partitions, any_count=any_count)
+    with context.create_hub() as hub:
+        created = create_topic(
             hub,
             topic,
             partitions=partitions,
             router=RouterKind(router),
-            kind=topics.ValueKind(kind),
+            kind=ValueKind(kind),
             any_count=any_count,
             exist_ok=exist_ok,
         )
         where = hub.backend.name
-    session.show(
+    context.show(
         created,
         lambda t: (
             f"{t.name}: {format_amount(t.partitions, 'partition')}, {t.content_type}, in {where}"
@@ -88,17 +90,17 @@ def create(
     """,
 )
 @click.pass_obj
-def list_(session: Session) -> None:
+def list_(context: CommandContext) -> None:
     """List all topics."""
-    from tailrace.operations.topics import list_topics
+    from tailrace.operations.topic.describe import list_topics
 
-    with session.open_hub() as hub:
-        session.show(list_topics(hub), _topics_table)
+    with context.open_hub() as hub:
+        context.show(list_topics(hub), _topics_table)
 
 
 def _topics_table(topics: list[TopicSummary]) -> str:
     if not topics:
-        return "no topics; make one: tailrace topic create NAME"
+        return "no topics; create one: tailrace topic create NAME"
     return table(
         ("topic", "partitions", "storage topics", "messages", "size", "content type", "router"),
         (
@@ -128,13 +130,13 @@ def _topics_table(topics: list[TopicSummary]) -> str:
 @click.option("--partitions", is_flag=True, help="List every partition.")
 @watches
 @click.pass_obj
-def show(session: Session, topic: str, partitions: bool, watch: bool) -> None:
-    """Show a topic, its storage topics and what they hold."""
-    from tailrace.operations.topics import show_topic
+def show(context: CommandContext, topic: str, partitions: bool, watch: bool) -> None:
+    """Show a topic and its storage topics."""
+    from tailrace.operations.topic.describe import show_topic
 
     render = _partitions_text if partitions else _topic_text
-    with session.open_hub() as hub:
-        show_once_or_watch(lambda: session.show(show_topic(hub, topic), render), watch=watch)
+    with context.open_hub() as hub:
+        show_once_or_watch(lambda: context.show(show_topic(hub, topic), render), watch=watch)
 
 
 def _topic_text(topic: TopicDetail) -> str:
@@ -143,18 +145,17 @@ def _topic_text(topic: TopicDetail) -> str:
             ("topic", topic.name),
             ("messages", f"{topic.messages:,} ({size(topic.bytes)})"),
             ("content type", topic.content_type),
+            ("type", "any" if topic.type is None else topic.type.text),
             ("router", topic.router),
-            ("created", moment(topic.created)),
+            ("created", format_time(topic.created)),
         ]
     )
     return f"{head}\n\n" + table(
-        ("storage", "partitions", "K", "base", "messages", "size", "state"),
+        ("storage", "partitions", "messages", "size", "state"),
         (
             (
                 s.index,
                 s.partitions,
-                s.k,
-                s.base,
                 s.messages,
                 size(s.bytes),
                 _state(s.sealed, s.takes_pushes),
@@ -167,7 +168,7 @@ def _topic_text(topic: TopicDetail) -> str:
 def _state(sealed: bool, takes_pushes: bool) -> str:
     if sealed:
         return "sealed"
-    return "takes pushes" if takes_pushes else "waits for a switch"
+    return "current" if takes_pushes else "not used yet"
 
 
 def _partitions_text(topic: TopicDetail) -> str:
@@ -199,13 +200,13 @@ def _partitions_text(topic: TopicDetail) -> str:
 @topic_argument
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @click.pass_obj
-def route(session: Session, topic: str, keys: tuple[str, ...]) -> None:
-    """Say which partition the messages of a key go to now."""
-    from tailrace.operations.topics import route_keys
+def route(context: CommandContext, topic: str, keys: tuple[str, ...]) -> None:
+    """Show the partition of each key."""
+    from tailrace.operations.topic.describe import route_keys
 
-    with session.open_hub() as hub:
+    with context.open_hub() as hub:
         routes = route_keys(hub, topic, keys)
-    session.show(
+    context.show(
         routes, lambda found: table(("key", "partition"), ((r.key, r.partition) for r in found))
     )
 
@@ -213,5 +214,5 @@ def route(session: Session, topic: str, keys: tuple[str, ...]) -> None:
 topic_command = Noun(
     "topic",
     [create, list_, show, route, scale, add_storage, switch, delete],
-    help="Make, show, scale and delete topics.",
+    help="Create, show, scale and delete topics.",
 )

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 import click
 
 from tailrace.cli.arguments import any_count_option, topic_argument
-from tailrace.cli.asking import asks, carry_out
 from tailrace.cli.command import verb
-from tailrace.cli.session import Session
+from tailrace.cli.terminal.confirm import PlannedChange, planned
+
+if TYPE_CHECKING:
+    from tailrace.hub.hub import Hub
 
 
 @verb(
@@ -21,27 +26,17 @@ from tailrace.cli.session import Session
 @topic_argument
 @click.argument("partitions", type=int)
 @any_count_option
-@asks
-@click.pass_obj
-def scale(
-    session: Session, topic: str, partitions: int, any_count: bool, yes: bool, dry_run: bool
-) -> None:
-    """Give a topic another number of partitions.
+@planned
+def scale(hub: Hub, topic: str, partitions: int, any_count: bool) -> PlannedChange:
+    """Change the number of partitions of a topic.
 
-    It may be in use meanwhile. A storage topic of that many partitions is added and takes the
-    pushes; the present one is sealed. The order of each key's messages holds.
+    Producers and consumers may keep running. A storage topic with that number of partitions is
+    added and takes the pushes; the current one is sealed. The order of each key's messages is kept.
     """
-    from tailrace.operations import changes
+    from tailrace.operations.topic import changes
 
-    with session.open_hub() as hub:
-        plan = changes.plan_scale(hub, topic, partitions, any_count=any_count)
-        carry_out(
-            session,
-            plan,
-            lambda: changes.scale(hub, topic, partitions, any_count=any_count),
-            yes=yes,
-            dry_run=dry_run,
-        )
+    plan = changes.plan_scale(hub, topic, partitions, any_count=any_count)
+    return PlannedChange(plan, partial(changes.scale, hub, topic, partitions, any_count=any_count))
 
 
 @verb(
@@ -54,26 +49,18 @@ def scale(
 @topic_argument
 @click.argument("partitions", type=int)
 @any_count_option
-@asks
-@click.pass_obj
-def add_storage(
-    session: Session, topic: str, partitions: int, any_count: bool, yes: bool, dry_run: bool
-) -> None:
-    """Append a storage topic, to be switched to later.
+@planned
+def add_storage(hub: Hub, topic: str, partitions: int, any_count: bool) -> PlannedChange:
+    """Append a storage topic without switching pushes to it.
 
-    `topic scale` does this and the switch in one step.
+    `topic scale` appends and switches in one step.
     """
-    from tailrace.operations import changes
+    from tailrace.operations.topic import changes
 
-    with session.open_hub() as hub:
-        plan = changes.plan_add_storage(hub, topic, partitions, any_count=any_count)
-        carry_out(
-            session,
-            plan,
-            lambda: changes.add_storage(hub, topic, partitions, any_count=any_count),
-            yes=yes,
-            dry_run=dry_run,
-        )
+    plan = changes.plan_add_storage(hub, topic, partitions, any_count=any_count)
+    return PlannedChange(
+        plan, partial(changes.add_storage, hub, topic, partitions, any_count=any_count)
+    )
 
 
 @verb(
@@ -84,18 +71,15 @@ def add_storage(
     """,
 )
 @topic_argument
-@asks
-@click.pass_obj
-def switch(session: Session, topic: str, yes: bool, dry_run: bool) -> None:
-    """Let the next storage topic take the pushes.
+@planned
+def switch(hub: Hub, topic: str) -> PlannedChange:
+    """Switch pushes to the next storage topic.
 
-    The present one is sealed in the same commit.
+    The current storage topic is sealed in the same commit.
     """
-    from tailrace.operations import changes
+    from tailrace.operations.topic import changes
 
-    with session.open_hub() as hub:
-        plan = changes.plan_switch(hub, topic)
-        carry_out(session, plan, lambda: changes.switch(hub, topic), yes=yes, dry_run=dry_run)
+    return PlannedChange(changes.plan_switch(hub, topic), partial(changes.switch, hub, topic))
 
 
 @verb(
@@ -106,12 +90,9 @@ def switch(session: Session, topic: str, yes: bool, dry_run: bool) -> None:
     """,
 )
 @topic_argument
-@asks
-@click.pass_obj
-def delete(session: Session, topic: str, yes: bool, dry_run: bool) -> None:
-    """Delete a topic with all its messages, for ever."""
-    from tailrace.operations import changes
+@planned
+def delete(hub: Hub, topic: str) -> PlannedChange:
+    """Delete a topic with all its messages."""
+    from tailrace.operations.topic import changes
 
-    with session.open_hub() as hub:
-        plan = changes.plan_delete(hub, topic)
-        carry_out(session, plan, lambda: changes.delete(hub, topic), yes=yes, dry_run=dry_run)
+    return PlannedChange(changes.plan_delete(hub, topic), partial(changes.delete, hub, topic))

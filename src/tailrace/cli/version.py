@@ -1,4 +1,4 @@
-"""`tailrace version`: which versions are at work."""
+"""`tailrace version`: the versions of Tailrace and its dependencies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import click
 
 import tailrace
 from tailrace.cli.command import verb
-from tailrace.cli.session import Session
+from tailrace.cli.context import CommandContext
 
 _PARTS = ("apsw", "click", "isal", "msgspec", "numpy", "pyarrow")
 
@@ -19,8 +19,8 @@ _PARTS = ("apsw", "click", "isal", "msgspec", "numpy", "pyarrow")
     """,
 )
 @click.pass_obj
-def version_command(session: Session) -> None:
-    """Show the versions of Tailrace and what it stands on."""
+def version_command(context: CommandContext) -> None:
+    """Show the versions of Tailrace, Python and its dependencies."""
     import platform
     from importlib.metadata import version
 
@@ -29,4 +29,4 @@ def version_command(session: Session) -> None:
         "python": platform.python_version(),
         **{name: version(name) for name in _PARTS},
     }
-    session.show(versions, lambda found: "\n".join(f"{name} {v}" for name, v in found.items()))
+    context.show(versions, lambda found: "\n".join(f"{name} {v}" for name, v in found.items()))

@@ -1,4 +1,4 @@
-"""`tailrace writer`: what pipelines can write to."""
+"""`tailrace writer`: the writers for pipelines."""
 
 from __future__ import annotations
 

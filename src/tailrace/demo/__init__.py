@@ -1,34 +1,41 @@
-"""`tailrace demo`: the guarantees, seen to hold while things go wrong, and audited.
+"""`tailrace demo`: failures happen, the guarantees hold, and an auditor checks them.
 
-The first act is a topic: several processes push the orders of many customers while it is scaled
-from 4 partitions to 12 and to 8, and one of them is killed and started again. Then everything is
-read back in lineage order, and an independent auditor compares it with the producers' receipts.
+The first act is a topic. Several processes push the orders of many customers while the topic is
+scaled from 4 partitions to 12 and to 8. One producer is killed and restarted. A group of processes
+consumes the orders, and its leader is killed. An independent auditor compares the producers'
+receipts with the orders that the consumers received.
 
-The second is a pipeline: files that grow are written to Parquet, SQLite and a topic. One row breaks
-a constraint of the database, so that writer stops, the others finish, and an operator sets the row
-aside. Then the files are compared with what lies in the three, row by row.
+The second act is a pipeline. Growing files are written to Parquet, SQLite and a topic. One row
+violates a constraint of the database: that writer stops, the others finish, and an operator
+acknowledges the row. Then the rows of the files are compared with the rows in the three sinks.
 
-The closing table says what was promised, what was seen, and what it would have been without
-Tailrace.
+The closing table shows each guarantee with the expected number, the number seen, and the number
+without Tailrace.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tailrace.demo.stage import Display
 
 ORDERS: Final = 400_000
 SALES: Final = 200_000
 
 
-def run(directory: Path, orders: int = ORDERS, sales: int = SALES) -> int:
-    """Play the demo in a directory that only demos use; 0 when every promise held, else 1.
+def run(
+    directory: Path, orders: int, sales: int, display: Display, master: str | None = None
+) -> int:
+    """Play the demo in its own directory. Return 0 if every guarantee held, else 1.
 
-    What an earlier demo left there is deleted. A directory that is anything else is refused with
-    `IncompatibleHub`. Progress goes to stderr, the table to stdout. Without Spark or Java, the
-    pipeline runs by the direct engine.
+    Files of an earlier demo are deleted. Raise `IncompatibleHub` for any other directory that is
+    not empty. Progress goes to the display, the closing table to stdout. The pipeline runs on the
+    Spark `master`; None is the one that Spark is configured with, and without Spark or Java the
+    direct engine. Raise `BackendUnavailable` if the named master cannot be reached.
     """
-    # Here, because the command line must not load Arrow to list its commands.
+    # Imported here because the command line must list its commands without loading Arrow.
     from tailrace.demo.play import play
 
-    return play(directory, orders, sales)
+    return play(directory, orders, sales, display, master)

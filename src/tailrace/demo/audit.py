@@ -1,4 +1,4 @@
-"""What the auditor says of what producers were told and consumers were handed."""
+"""The audit of the topic act: producers' receipts against the orders that consumers received."""
 
 from __future__ import annotations
 
@@ -6,63 +6,65 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import tailrace
-from tailrace.demo.consuming import seen
+from tailrace.demo.consumer import received
 from tailrace.demo.control import Push, customers_in_order
-from tailrace.demo.load import Load
-from tailrace.demo.producing import noted
+from tailrace.demo.producer import saved_receipts
 from tailrace.demo.report import Row
+from tailrace.demo.workload import Workload
 from tailrace.testing.auditor import Auditor
 
 
-def audited(directory: Path, load: Load, counts: Sequence[int]) -> list[Row]:
-    """The rows of the closing table, from what the producers and the consumers wrote down.
+def audit_rows(directory: Path, workload: Workload, counts: Sequence[int]) -> list[Row]:
+    """Return the rows of the closing table, from the files of the producers and consumers.
 
-    `counts` are the numbers of partitions that the topic had while the load was pushed.
+    `counts` are the numbers of partitions that the topic had while the orders were pushed.
     """
     auditor = Auditor()
     pushes: dict[tailrace.Position, Push] = {}
-    again = marked = 0
-    for customer, number, position, timestamp_ms, _, redelivered in seen(directory):
-        if position in pushes:
-            again += 1
-            marked += redelivered
+    redelivered = marked = 0
+    for order in received(directory):
+        if order.position in pushes:
+            redelivered += 1
+            marked += order.redelivered
             continue
-        pushes[position] = Push(timestamp_ms, counts[position.storage], customer, number)
-        auditor.saw(customer, number, str(position))
-    for receipt in noted(directory):
-        auditor.told(*receipt)
+        partitions = counts[order.position.storage]
+        push = Push(order.timestamp_ms, partitions, order.customer, order.number)
+        pushes[order.position] = push
+        auditor.saw(order.customer, order.number, str(order.position))
+    for receipt in saved_receipts(directory):
+        auditor.pushed(*receipt)
     audit = auditor.audit()
-    untold = audit.seen - audit.told + len(audit.lost)
+    without_receipt = audit.seen - audit.pushed + len(audit.lost)
     steps = " -> ".join(map(str, counts))
     return [
         Row(
-            f"partition counts that took orders: {steps}",
+            f"partition counts used: {steps}",
             expected=len(set(counts)),
             seen=len({push.partitions for push in pushes.values()}),
             without=None,
         ),
         Row(
-            "orders where their receipts say",
-            expected=audit.told,
-            seen=audit.told - len(audit.lost | audit.displaced),
+            "orders found at the position of their receipt",
+            expected=audit.pushed,
+            seen=audit.pushed - len(audit.lost | audit.displaced),
             without=None,
         ),
         Row(
-            "orders stored exactly once, over kill -9",
-            expected=load.orders,
+            "orders stored exactly once, despite kill -9",
+            expected=workload.orders,
             seen=audit.seen - len(audit.doubled),
-            without=load.orders - untold,
+            without=workload.orders - without_receipt,
         ),
         Row(
-            f"customers served in order by the group, over {steps}",
-            expected=load.customers,
+            f"customers consumed in order, {steps} partitions",
+            expected=workload.customers,
             seen=len({push.customer for push in pushes.values()} - audit.disordered),
             without=customers_in_order(pushes.values()),
         ),
         Row(
-            "orders handed out again over kill -9, and marked so",
-            expected=again,
+            "orders redelivered after kill -9, all marked so",
+            expected=redelivered,
             seen=marked,
-            without=0 if again else None,
+            without=0 if redelivered else None,
         ),
     ]

@@ -1,9 +1,9 @@
 """The control: the same orders without lineage.
 
-They are laid out by ``hash % partitions``, with the number of partitions that the topic had when
-each was pushed. Partition p is one log at every number, which spares the control some disorder. The
-logs are then read from the start, side by side, some records of each in turn, as a consumer does
-that comes late or starts over.
+The control places each order by ``hash % partitions``, with the number of partitions that the topic
+had when the order was pushed. Partition p is the same log at every count, in favour of the control.
+The logs are then read from the start in turn, a number of records from each, as a new consumer
+reads them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tailrace.testing.auditor import Auditor
 from tailrace.topic.router import hash_key
 
 READ_AT_A_TURN: Final = 500
-"""How many records of each log are read in turn: what Kafka's consumers take by default."""
+"""Number of records read from each log in turn: the default poll size of Kafka's consumers."""
 
 
 class Push(NamedTuple):
-    """An order as it was pushed: when, and how many partitions the topic had then."""
+    """An order when it was pushed: the time, and the number of partitions of the topic."""
 
     timestamp_ms: int
     partitions: int
@@ -29,16 +29,16 @@ class Push(NamedTuple):
 
 
 def customers_in_order(pushes: Iterable[Push]) -> int:
-    """How many customers the control reads in order."""
+    """Return the number of customers whose orders the control reads in order."""
     auditor = Auditor()
     customers = set()
-    for push in _read(_laid_out(pushes)):
+    for push in _read(_logs(pushes)):
         customers.add(push.customer)
         auditor.saw(push.customer, push.number, "")
     return len(customers - auditor.audit().disordered)
 
 
-def _laid_out(pushes: Iterable[Push]) -> list[list[Push]]:
+def _logs(pushes: Iterable[Push]) -> list[list[Push]]:
     logs: defaultdict[int, list[Push]] = defaultdict(list)
     for push in sorted(pushes, key=lambda push: push.timestamp_ms):
         logs[hash_key(push.customer.encode()) % push.partitions].append(push)

@@ -1,7 +1,7 @@
-"""The act of the pipeline: growing files into Parquet, SQLite and a topic, and one bad row.
+"""The second act: a pipeline writes growing files to Parquet, SQLite and a topic; one row is bad.
 
-SQLite refuses the batch with the bad row, so that writer stops; the others go on to the end. Then
-an operator looks: the batch again one row at a time, up to the bad one, which is acknowledged.
+SQLite refuses the batch with the bad row, so that writer stops; the other writers finish. Then an
+operator retries the batch one row at a time, up to the bad row, and acknowledges that row.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import glob
 import shlex
 import sqlite3
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,17 +17,20 @@ from typing import Final
 
 import tailrace
 from tailrace import readers, writers
-from tailrace.demo.growing import growing
-from tailrace.demo.progress import Progress
 from tailrace.demo.report import Row
 from tailrace.demo.sales import SHOPS, Sales
-from tailrace.demo.sinks import DATABASE, FILES, PARQUET, TOPIC, compared
+from tailrace.demo.shops import open_shops
+from tailrace.demo.sinks import DATABASE, FILES, PARQUET, TOPIC, sink_rows
+from tailrace.demo.stage import Display, StageProgress
 from tailrace.errors import PipelineFailed
 from tailrace.message import Position
-from tailrace.operations.interventions import ack, retry_one_at_a_time
-from tailrace.pipeline.books import State, WriterState
-from tailrace.pipeline.definition import Engine
-from tailrace.pipeline.run import Ending, PipelineRun, RunProgress
+from tailrace.operations.pipeline.interventions import ack, retry_one_at_a_time
+from tailrace.pipeline.definition.settings import Engine
+from tailrace.pipeline.report import RunOutcome
+from tailrace.pipeline.run import PipelineRun
+from tailrace.pipeline.run_state import RunState
+from tailrace.pipeline.writer_status import WriterStatus
+from tailrace.pipeline.writing.writer_ledger import WriterState
 from tailrace.source.reader import Until
 
 PIPELINE: Final = "shops"
@@ -37,20 +39,20 @@ REASON: Final = "a total below 0, corrected in the shop"
 
 WITHOUT: Final = """\
 Sales: one job writes each batch to Parquet, SQLite and the topic. It stops at the batch that SQLite
-refuses, at every start anew, and all three are left there."""
-"""How the last column of its rows comes about."""
+refuses, stops there again at every restart, and none of the three gets the later rows."""
+"""How the last column of this act's rows is calculated."""
 
 _TABLE: Final = """
 CREATE TABLE sales (shop TEXT, number INTEGER, customer TEXT, total REAL CHECK (total >= 0))
 """
 _BATCHES: Final = 50
 _BATCH_ROWS_MIN: Final = 500
-_LOOK_S: Final = 0.1
+_POLL_S: Final = 0.1
 _SECONDS_MAX: Final = 300.0
 
 
 def set_up(directory: Path) -> None:
-    """Make what the pipeline finds: a place for the files, and a database with a constraint.
+    """Make the directory of the files, and a database whose table has a constraint.
 
     The table has no key, so a row that is written twice is there twice.
     """
@@ -63,29 +65,28 @@ def set_up(directory: Path) -> None:
     _to_sqlite(directory).check()
 
 
-def play_pipeline(directory: Path, sales: Sales, engine: Engine) -> list[Row]:
-    """Play it in the hub of a directory; the rows of the closing table."""
-    print(
-        f"\n{sales.rows:,} sales of {len(SHOPS)} shops, appended to files that grow -> commit log "
-        f"-> Parquet, SQLite and a topic, by the engine {engine}",
-        file=sys.stderr,
+def play_pipeline(directory: Path, sales: Sales, engine: Engine, display: Display) -> list[Row]:
+    """Play the act in the hub of a directory. Return its rows of the closing table."""
+    display.say(
+        f"\n{len(SHOPS)} shops append {sales.rows:,} sales to files; a pipeline on the engine "
+        f"{engine} writes them to Parquet, SQLite and a topic"
     )
     with tailrace.open(directory, settings=tailrace.HubSettings()) as hub:
         run = _defined(directory, sales, engine).prepare(hub, until=Until.STOPPED)
-        with ThreadPoolExecutor(1) as pool, growing(directory / FILES, sales.rows):
-            audience = _Audience(run, pool.submit(run.run), sales)
+        with ThreadPoolExecutor(1) as pool, open_shops(directory / FILES, sales.rows):
+            watcher = _RunWatcher(run, pool.submit(run.run), sales, display)
             try:
-                before_failure = _operate(directory, run, audience)
+                before_failure = _operate(directory, run, watcher)
             finally:
                 run.stop()
-    return compared(directory, before_failure)
+    return sink_rows(directory, before_failure)
 
 
 def commands(directory: Path) -> list[str]:
-    """What to look at afterwards."""
+    """Return commands that inspect the outcome."""
     return [
-        f"tailrace --hub {directory} pipeline status {PIPELINE}",
-        f"tailrace --hub {directory} audit --target {SQLITE}",
+        f"tailrace --hub {shlex.quote(str(directory))} pipeline status {PIPELINE}",
+        f"tailrace --hub {shlex.quote(str(directory))} audit --target {SQLITE}",
     ]
 
 
@@ -103,66 +104,68 @@ def _to_sqlite(directory: Path) -> writers.sql:
     return writers.sql(f"sqlite:///{directory / DATABASE}", table="sales")
 
 
-class _Audience:
-    """Shows how far the run is, and waits for things to happen in it."""
+class _RunWatcher:
+    """Shows the progress of the run, and waits for events in it."""
 
-    def __init__(self, run: PipelineRun, ending: Future[Ending], sales: Sales) -> None:
+    def __init__(
+        self, run: PipelineRun, outcome: Future[RunOutcome], sales: Sales, display: Display
+    ) -> None:
         self._run = run
-        self._ending = ending
+        self._outcome = outcome
         self._rows = sales.rows
-        self._progress = Progress(sys.stderr, "writing", 3 * sales.rows, "rows")
+        self._progress = StageProgress(display, "writing", 3 * sales.rows, "rows")
         self.say = self._progress.say
         self.end = self._progress.end
 
-    def until(self, happened: Callable[[RunProgress], bool]) -> WriterState:
-        """Wait until something is true of the run; the state of the writer to SQLite then."""
+    def until(self, happened: Callable[[RunState], bool]) -> WriterState:
+        """Wait until a condition of the run is true. Return the state of the SQLite writer then."""
         deadline = time.monotonic() + _SECONDS_MAX
         while True:
-            now = self._run.progress()
-            self._progress.show(sum(max(0, now.rows_read - each.behind) for each in now.writers))
+            now = self._run.state()
+            self._progress.show(sum(max(0, now.rows_read - each.lag) for each in now.writers))
             if len(now.writers) == len(self._run.definition.writers) and happened(now):
                 return _sqlite(now)
-            if self._ending.done():
-                self._ending.result()
-                raise PipelineFailed(PIPELINE, self._run.troubles())
+            if self._outcome.done():
+                self._outcome.result()
+                raise PipelineFailed(PIPELINE, self._run.failures())
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the pipeline {PIPELINE} takes too long: {now}")
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
 
     def until_written(self, *without: str) -> None:
-        """Wait until all writers, without these, have all rows."""
+        """Wait until every writer, except those named, has written all rows."""
         self.until(
             lambda now: (
                 now.rows_read == self._rows
-                and not any(each.behind for each in now.writers if each.name not in without)
+                and not any(each.lag for each in now.writers if each.name not in without)
             )
         )
 
 
-def _sqlite(now: RunProgress) -> WriterState:
+def _sqlite(now: RunState) -> WriterState:
     return next(each.state for each in now.writers if each.name == SQLITE)
 
 
 def _failed_since(state: WriterState, time_ms: int) -> bool:
-    return state.state is State.FAILED and state.since_ms > time_ms
+    return state.state is WriterStatus.FAILED and state.since_ms > time_ms
 
 
-def _operate(directory: Path, run: PipelineRun, audience: _Audience) -> int:
-    """What happens, and what the operator does; how many rows SQLite had before the failure."""
-    command = f"  $ tailrace --hub {directory} pipeline"
-    failed = audience.until(lambda now: _sqlite(now).state is State.FAILED)
-    audience.say(f"  failed:  {SQLITE}, behind row {failed.rows:,}: {failed.error}")
-    audience.until_written(SQLITE)
-    audience.say(f"  others:  have all rows; {SQLITE} waits for an operator")
-    audience.say(f"{command} retry {SQLITE} --one-at-a-time")
+def _operate(directory: Path, run: PipelineRun, watcher: _RunWatcher) -> int:
+    """Act as the operator. Return the number of rows in SQLite before the failure."""
+    command = f"  $ tailrace --hub {shlex.quote(str(directory))} pipeline"
+    failed = watcher.until(lambda now: _sqlite(now).state is WriterStatus.FAILED)
+    watcher.say(f"  failed:  {SQLITE}, after {failed.rows:,} rows: {failed.error}")
+    watcher.until_written(SQLITE)
+    watcher.say(f"  others:  have written all rows; {SQLITE} waits for an operator")
+    watcher.say(f"{command} retry {SQLITE} --one-at-a-time")
     retry_one_at_a_time(run.hub, SQLITE)
-    stopped = audience.until(lambda now: _failed_since(_sqlite(now), failed.since_ms))
+    stopped = watcher.until(lambda now: _failed_since(_sqlite(now), failed.since_ms))
     if stopped.position is None:
-        raise PipelineFailed(PIPELINE, run.troubles())
+        raise PipelineFailed(PIPELINE, run.failures())
     offset = str(Position.parse(stopped.position).offset)
-    audience.say(f"  stopped: one row at a time, at {stopped.position}: {stopped.error}")
-    audience.say(f"{command} ack {SQLITE} {offset} --reason {shlex.quote(REASON)}")
+    watcher.say(f"  stopped: one row at a time, at {stopped.position}: {stopped.error}")
+    watcher.say(f"{command} ack {SQLITE} {offset} --reason {shlex.quote(REASON)}")
     ack(run.hub, SQLITE, offset, REASON)
-    audience.until_written()
-    audience.end()
+    watcher.until_written()
+    watcher.end()
     return failed.rows

@@ -1,4 +1,4 @@
-"""The closing table: what was promised, what was seen, and what it would have been without."""
+"""The closing table: each guarantee with the expected and seen numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _HEADINGS: Final = ("guarantee", "expected", "seen", "without Tailrace", "")
 
 
 class Row(NamedTuple):
-    """A promise in numbers. `without` is None where any durable log does as well."""
+    """A guarantee in numbers. `without` is None where any durable log does as well."""
 
     guarantee: str
     expected: int
@@ -18,12 +18,12 @@ class Row(NamedTuple):
 
     @property
     def held(self) -> bool:
-        """Whether the promise was kept."""
+        """True if the guarantee held."""
         return self.expected == self.seen
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as text."""
+    """Return the rows as text."""
     cells = [_HEADINGS, *map(_cells, rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(_line(row, widths) for row in cells)

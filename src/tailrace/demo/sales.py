@@ -1,4 +1,4 @@
-"""What the shops of the demo sell: the same at every run, and one sale that a database refuses."""
+"""The sales of the demo: the same at every run, with one sale that the database refuses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Sale(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Sales:
-    """So many sales, one shop after the other in turn; exactly one has a total below 0."""
+    """A number of sales, the shops in turn. Exactly one sale has a total below 0."""
 
     rows: int
 

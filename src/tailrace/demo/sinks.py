@@ -1,7 +1,7 @@
-"""The check of the pipeline act, from the files, the database and the topic alone.
+"""The audit of the pipeline act: the shops' files against Parquet, SQLite and the topic.
 
-Nothing that the pipeline says of itself is asked: the shops' files say what there is, and what lies
-in Parquet, in SQLite and in the topic is compared with them, sale by sale.
+The audit reads nothing that the pipeline reports of itself. It compares the sales in the files with
+the sales in each sink, sale by sale.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import pyarrow as pa
 import pyarrow.dataset as ds
 
 import tailrace
 from tailrace.demo.report import Row
 from tailrace.demo.sales import Sale
-from tailrace.message import Mode
 
 FILES: Final = "shops"
 PARQUET: Final = "parquet"
@@ -30,36 +28,36 @@ _FIELDS: Final = Sale.__struct_fields__
 _decode = msgspec.json.Decoder(Sale).decode
 
 
-def compared(directory: Path, before_failure: int) -> list[Row]:
-    """The rows of the closing table.
+def sink_rows(directory: Path, before_failure: int) -> list[Row]:
+    """Return the rows of the closing table.
 
-    `before_failure` is how many rows SQLite had when a batch was refused: where one job writes to
-    all three, that is where all three are left.
+    `before_failure` is the number of rows in SQLite when it refused a batch. One job that writes to
+    all three sinks would leave all three there.
     """
     sales = _in_files(directory)
     allowed = [sale for sale in sales if sale.total >= 0]
     topic = list(_in_topic(directory))
     database = list(_in_sqlite(directory))
-    promises = [
-        ("sales in Parquet exactly once", sales, _in_parquet(directory)),
-        ("sales in the topic exactly once", sales, topic),
-        ("sales in SQLite exactly once", allowed, database),
+    guarantees = [
+        ("sales written to Parquet exactly once", sales, _in_parquet(directory)),
+        ("sales written to the topic exactly once", sales, topic),
+        ("sales written to SQLite exactly once", allowed, database),
     ]
     shops = _by_shop(sales)
     in_order = shops.items() & _by_shop(topic).items()
     return [
         *(
-            Row(promise, expected=len(wanted), seen=once(wanted, found), without=before_failure)
-            for promise, wanted, found in promises
+            Row(guarantee, expected=len(wanted), seen=once(wanted, found), without=before_failure)
+            for guarantee, wanted, found in guarantees
         ),
         Row(
-            "sales left out of SQLite, acknowledged",
+            "sales skipped in SQLite, acknowledged",
             expected=len(sales) - len(allowed),
             seen=len(set(sales) - set(database)),
             without=len(sales) - before_failure,
         ),
         Row(
-            "shops whose sales the topic has in order",
+            "shops with all sales in order in the topic",
             expected=len(shops),
             seen=len(in_order),
             without=None,
@@ -68,14 +66,14 @@ def compared(directory: Path, before_failure: int) -> list[Row]:
 
 
 def once(wanted: Iterable[Sale], found: Iterable[Sale]) -> int:
-    """How many wanted sales were found exactly once, less those that nobody wanted."""
+    """Return the number of wanted sales found exactly once, minus the unwanted sales found."""
     times = Counter(found)
     alone = sum(times.pop(sale, 0) == 1 for sale in wanted)
     return alone - times.total()
 
 
 def _in_files(directory: Path) -> list[Sale]:
-    """What the shops wrote down, shop by shop, in order."""
+    """Return the sales in the shops' files, shop by shop, in order."""
     files = sorted((directory / FILES).glob("*.jsonl"))
     return [_decode(line) for file in files for line in file.read_bytes().splitlines()]
 
@@ -99,8 +97,7 @@ def _in_topic(directory: Path) -> Iterable[Sale]:
         reader = hub.topic(TOPIC).reader()
         while reads := reader.poll():
             for _, records in reads:
-                is_sale = records["mode"].to_numpy() != Mode.COMPLETE
-                values: list[Any] = records.filter(pa.array(is_sale))["value"].to_pylist()
+                values: list[Any] = records["value"].to_pylist()
                 yield from map(_decode, values)
 
 

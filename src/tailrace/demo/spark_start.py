@@ -1,8 +1,7 @@
-"""Spark, started while the first act is played, so that the pipeline does not wait for Java."""
+"""Starting Spark during the first act, so that the pipeline does not wait for Java."""
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -10,9 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tailrace.demo.stage import Display
 from tailrace.errors import Error
-from tailrace.pipeline.definition import Engine
-from tailrace.pipeline.driving import spark_directory
+from tailrace.pipeline.definition.settings import Engine
+from tailrace.pipeline.engine.driver import spark_directory
 from tailrace.spark.session import start
 
 if TYPE_CHECKING:
@@ -20,33 +20,39 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def spark_in_background(directory: Path) -> Iterator[Callable[[], Engine]]:
-    """Start Spark in a thread, and stop it at the end; its log lies in the hub of the directory.
+def spark_in_background(
+    directory: Path, display: Display, master: str | None
+) -> Iterator[Callable[[], Engine]]:
+    """Start Spark in a thread, and stop it at the end. Its log is in the hub's directory.
 
-    Gives what waits for it and names the engine to run pipelines by: the direct one, with a word
-    why, where there is no Spark.
+    Yield a function that waits for Spark and returns the engine for pipelines. Without Spark it
+    returns the direct engine and tells the display why, unless a `master` was named: then it raises
+    the error.
     """
-    begun: Future[SparkSession] = Future()
-    log_file = spark_directory(str(directory)) / "spark.log"
-    threading.Thread(target=_begin, args=(begun, log_file), name="spark", daemon=True).start()
+    started: Future[SparkSession] = Future()
+    log_file = spark_directory(directory.absolute()) / "spark.log"
+    arguments = (started, log_file, master)
+    threading.Thread(target=_start, args=arguments, name="spark", daemon=True).start()
     try:
-        yield lambda: _engine(begun)
+        yield lambda: _engine(started, display, master)
     finally:
-        if begun.done() and begun.exception() is None:
-            begun.result().stop()
+        if started.done() and started.exception() is None:
+            started.result().stop()
 
 
-def _begin(begun: Future[SparkSession], log_file: Path) -> None:
+def _start(started: Future[SparkSession], log_file: Path, master: str | None) -> None:
     try:
-        begun.set_result(start("demo", log_file=log_file))
+        started.set_result(start("demo", master=master, log_file=log_file))
     except BaseException as error:
-        begun.set_exception(error)
+        started.set_exception(error)
 
 
-def _engine(begun: Future[SparkSession]) -> Engine:
+def _engine(started: Future[SparkSession], display: Display, master: str | None) -> Engine:
     try:
-        begun.result()
+        started.result()
     except Error as missing:
-        print(f"\nThe direct engine takes the place of Spark: {missing}", file=sys.stderr)
+        if master is not None:
+            raise
+        display.say(f"\nThe pipeline runs on the direct engine instead of Spark: {missing}")
         return Engine.DIRECT
     return Engine.SPARK

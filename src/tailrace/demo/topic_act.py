@@ -1,9 +1,9 @@
-"""The first act: a topic is re-scaled while it is pushed to and consumed, and `kill -9` falls on a
-producer and on the leader of the consumers."""
+"""The first act: a topic is scaled while processes push and consume; `kill -9` hits a producer and
+the leader of the group."""
 
 from __future__ import annotations
 
-import sys
+import shlex
 import time
 from collections import deque
 from collections.abc import Callable
@@ -11,132 +11,138 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import tailrace
-from tailrace.demo.audit import audited
-from tailrace.demo.consuming import GROUP, SEEN
+from tailrace.demo.audit import audit_rows
+from tailrace.demo.consumer import GROUP, RECEIVED
 from tailrace.demo.control import READ_AT_A_TURN
-from tailrace.demo.crew import Crew
-from tailrace.demo.load import PRODUCERS, Load, Order
-from tailrace.demo.producing import PUSHES_A_NOTE, RECEIPTS, TOPIC
-from tailrace.demo.progress import Progress
+from tailrace.demo.processes import Processes
+from tailrace.demo.producer import RECEIPTS, SAVE_EVERY, TOPIC
 from tailrace.demo.report import Row
+from tailrace.demo.stage import Display, StageProgress
+from tailrace.demo.workload import PRODUCERS, Order, Workload
 
 COUNTS: Final = (4, 12, 8)
-"""How many partitions the topic has, one after the other."""
+"""The numbers of partitions of the topic, in turn."""
 
 WITHOUT: Final = f"""\
-Orders: the killed producer has no name, notes its receipts every {PUSHES_A_NOTE:,} orders, goes on
-behind the last note and stores again what was stored since; had it noted each order, few or none.
-The same orders lie by hash % partitions and are read from the start, all partitions side by side,
-{READ_AT_A_TURN} records a turn; a reader that keeps up would fare better."""
-"""How the last column of its rows comes about."""
+Orders: the killed producer has no name. It saves its receipts every {SAVE_EVERY:,} orders and \
+restarts after the last saved one, so it stores later orders a second time; with every receipt \
+saved it would store few or none twice. The same orders are placed by hash % partitions and read \
+from the start, all partitions in parallel, {READ_AT_A_TURN} records at a time; a reader that \
+keeps up would lose the order of fewer customers."""
+"""How the last column of this act's rows is calculated."""
 
 CONSUMERS: Final = 3
 
-_VICTIM: Final = 2
-_LOOK_S: Final = 0.02
+_KILLED_PRODUCER: Final = 2
+_POLL_S: Final = 0.02
 _TERM_S_MAX: Final = 30.0
 
 
 class _Event(NamedTuple):
-    """Something that happens when so much of the load is stored; `make` does it and tells of it."""
+    """An event after a part of the orders is stored. `cause` causes it and describes it."""
 
     after: float
-    make: Callable[[], str]
+    cause: Callable[[], str]
 
 
-def play_topic(directory: Path, load: Load) -> list[Row]:
-    """Play it in the hub of a directory; the rows of the closing table."""
-    for notes in (RECEIPTS, SEEN):
-        (directory / notes).mkdir()
-    print(
-        f"{load.orders:,} orders of {load.customers:,} customers, pushed by {PRODUCERS} processes "
-        f"into {directory}, each on the disk before its receipt is given, and consumed by "
-        f"{CONSUMERS} others",
-        file=sys.stderr,
+def play_topic(directory: Path, workload: Workload, display: Display) -> list[Row]:
+    """Play the act in the hub of a directory. Return its rows of the closing table."""
+    for files in (RECEIPTS, RECEIVED):
+        (directory / files).mkdir()
+    display.say(
+        f"{PRODUCERS} processes push {workload.orders:,} orders of {workload.customers:,} customers"
+        f" to {directory}, each synced to disk before its receipt; {CONSUMERS} processes consume"
     )
     with tailrace.open(directory, settings=tailrace.HubSettings()) as hub:
         topic = hub.create_topic(TOPIC, Order, partitions=COUNTS[0])
-        producers = Crew(
+        producers = Processes(
             "producer",
             PRODUCERS,
             lambda number: (
-                *("tailrace.demo.producing", str(directory)),
-                *(str(number), str(load.orders)),
+                *("tailrace.demo.producer", str(directory)),
+                *(str(number), str(workload.orders)),
             ),
         )
-        consumers = Crew(
+        consumers = Processes(
             "consumer",
             CONSUMERS,
-            lambda number: ("tailrace.demo.consuming", str(directory), str(number)),
+            lambda number: ("tailrace.demo.consumer", str(directory), str(number)),
         )
         with consumers, producers:
-            _push_all(hub, topic, producers, consumers, load)
-            _consume_all(hub, consumers, load)
-    return audited(directory, load, COUNTS)
+            pushing = StageProgress(display, "pushing", workload.orders, "orders")
+            _push_all(hub, topic, producers, consumers, pushing, workload.orders)
+            consuming = StageProgress(display, "consuming", workload.orders, "orders")
+            _consume_all(hub, consumers, consuming, workload.orders)
+    return audit_rows(directory, workload, COUNTS)
 
 
 def commands(directory: Path) -> list[str]:
-    """What to look at afterwards."""
+    """Return commands that inspect the outcome."""
     return [
-        f"tailrace --hub {directory} topic show {TOPIC}",
-        f"tailrace --hub {directory} group history {GROUP}",
-        f"tailrace --hub {directory} tail {TOPIC} --exit -f '%p %v' | grep c0001",
+        f"tailrace --hub {shlex.quote(str(directory))} topic show {TOPIC}",
+        f"tailrace --hub {shlex.quote(str(directory))} group history {GROUP}",
+        f"tailrace --hub {shlex.quote(str(directory))} tail {TOPIC} --exit -f '%p %v' | grep c0001",
     ]
 
 
 def _push_all(
-    hub: tailrace.Hub, topic: tailrace.Topic[Order], producers: Crew, consumers: Crew, load: Load
+    hub: tailrace.Hub,
+    topic: tailrace.Topic[Order],
+    producers: Processes,
+    consumers: Processes,
+    progress: StageProgress,
+    orders: int,
 ) -> None:
-    """Let the producers push everything, and let things happen meanwhile."""
-    progress = Progress(sys.stderr, "pushing", load.orders, "orders")
+    """Wait until the producers have pushed every order. Scale and kill meanwhile."""
     events = deque(
         (
-            _Event(0.25, lambda: _scaled(topic, COUNTS[1])),
-            _Event(0.40, lambda: _replaced(producers)),
-            _Event(0.50, lambda: _beheaded(hub, consumers)),
-            _Event(0.60, lambda: _scaled(topic, COUNTS[2])),
+            _Event(0.25, lambda: _scale(topic, COUNTS[1])),
+            _Event(0.40, lambda: _kill_producer(producers)),
+            _Event(0.50, lambda: _kill_leader(hub, consumers)),
+            _Event(0.60, lambda: _scale(topic, COUNTS[2])),
         )
     )
-    while producers.at_work():
+    while producers.running():
         stored = sum(sum(storage.ends) for storage in topic.storage_topics)
-        if events and stored >= events[0].after * load.orders:
-            progress.say(events.popleft().make())
+        if events and stored >= events[0].after * orders:
+            progress.say(events.popleft().cause())
         progress.show(stored)
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     progress.end()
 
 
-def _consume_all(hub: tailrace.Hub, consumers: Crew, load: Load) -> None:
-    """Wait until the group has acknowledged everything, then let the consumers go."""
-    progress = Progress(sys.stderr, "consuming", load.orders, "orders")
-    while behind := hub.group(GROUP).describe().summary.behind:
-        consumers.at_work()
-        progress.show(max(0, load.orders - behind))
-        time.sleep(10 * _LOOK_S)
+def _consume_all(
+    hub: tailrace.Hub, consumers: Processes, progress: StageProgress, orders: int
+) -> None:
+    """Wait until the group has acknowledged every order, then stop the consumers."""
+    while lag := hub.group(GROUP).describe().summary.lag:
+        consumers.running()
+        progress.show(max(0, orders - lag))
+        time.sleep(10 * _POLL_S)
     progress.end()
-    consumers.end()
+    consumers.stop()
 
 
-def _scaled(topic: tailrace.Topic[Order], partitions: int) -> str:
-    return f"  scaled:  {topic.scale(partitions).lines[0]}"
+def _scale(topic: tailrace.Topic[Order], partitions: int) -> str:
+    return f"  scaled:  {topic.scale(partitions).summary}"
 
 
-def _replaced(crew: Crew) -> str:
-    crew.replace(_VICTIM)
-    return f"  kill -9: producer {_VICTIM}, and another started under its name"
+def _kill_producer(producers: Processes) -> str:
+    producers.replace(_KILLED_PRODUCER)
+    return f"  kill -9: producer {_KILLED_PRODUCER}; another process continues under its name"
 
 
-def _beheaded(hub: tailrace.Hub, consumers: Crew) -> str:
-    """Kill the consumer that leads the group, and see another lead."""
+def _kill_leader(hub: tailrace.Hub, consumers: Processes) -> str:
+    """Kill the consumer that leads the group, and wait until another leads."""
     group = hub.group(GROUP)
     deadline = time.monotonic() + _TERM_S_MAX
     while (led := group.describe()).leader is None and time.monotonic() < deadline:
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     number = consumers.number_of(int((led.leader or "process 0").split()[1]))
-    assert number is not None, f"{led.leader} is none of the demo's consumers"
+    assert number is not None, f"{led.leader} is not one of the demo's consumers"
     killed = time.monotonic()
     consumers.replace(number)
     while group.describe().term in (None, led.term) and time.monotonic() < deadline:
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     took_s = time.monotonic() - killed
-    return f"  kill -9: consumer {number}, the group's leader; another leads {took_s:.1f} s later"
+    return f"  kill -9: consumer {number}, the group's leader; another leads after {took_s:.1f} s"

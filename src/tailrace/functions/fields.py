@@ -1,26 +1,26 @@
-"""`omit` and `pick`: which fields of a document go on."""
+"""`omit` and `pick`: select the fields of documents."""
 
 from __future__ import annotations
 
 from tailrace.errors import InvalidValue
 from tailrace.functions.path import check_path, only, tree_of, without
-from tailrace.pipeline.function import Function
-from tailrace.pipeline.namespace import NamespaceFilter
-from tailrace.pipeline.rows import Rows
+from tailrace.pipeline.transform.function import Function
+from tailrace.pipeline.transform.namespace import NamespaceFilter
+from tailrace.pipeline.transform.rows import Rows
 
 
 class Omit(Function, frozen=True):
-    """Leaves out fields; those that a document does not have are none the less fine."""
+    """Removes fields. A document without a field is not changed by it."""
 
     fields: tuple[str, ...]
 
     def apply(self, rows: Rows) -> Rows:
-        """Every row, its document less the fields."""
+        """Return every row, without the fields."""
         tree = tree_of(self.fields)
         return rows.with_documents([without(document, tree) for document in rows.documents])
 
     def apply_columns(self, rows: Rows) -> Rows | None:
-        """The same, unless a field within a field is meant."""
+        """Do the same on columns, unless a field is within a field."""
         if any("." in field for field in self.fields):
             return None
         columns = rows.columns
@@ -29,17 +29,17 @@ class Omit(Function, frozen=True):
 
 
 class Pick(Function, frozen=True):
-    """Keeps only some fields; those that a document does not have stay absent."""
+    """Keeps only some fields. A field that a document does not have stays absent."""
 
     fields: tuple[str, ...]
 
     def apply(self, rows: Rows) -> Rows:
-        """Every row, its document with nothing but the fields."""
+        """Return every row, with only the fields."""
         tree = tree_of(self.fields)
         return rows.with_documents([only(document, tree) for document in rows.documents])
 
     def apply_columns(self, rows: Rows) -> Rows | None:
-        """The same, unless a field within a field is meant."""
+        """Do the same on columns, unless a field is within a field."""
         if any("." in field for field in self.fields):
             return None
         columns = rows.columns
@@ -48,12 +48,12 @@ class Pick(Function, frozen=True):
 
 
 def omit(*fields: str, namespace: str | None = None) -> Omit:
-    """Leave out fields, by dotted path: ``fn.omit("card", "customer.password")``."""
+    """Return a function that removes fields: ``fn.omit("card", "customer.password")``."""
     return Omit(_checked(fields), namespace=NamespaceFilter.parse(namespace))
 
 
 def pick(*fields: str, namespace: str | None = None) -> Pick:
-    """Keep nothing but these fields, by dotted path: ``fn.pick("id", "customer.name")``."""
+    """Return a function that keeps only these fields: ``fn.pick("id", "customer.name")``."""
     return Pick(_checked(fields), namespace=NamespaceFilter.parse(namespace))
 
 

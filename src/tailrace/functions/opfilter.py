@@ -1,4 +1,4 @@
-"""`opfilter`: which operations go on."""
+"""`opfilter`: select rows by operation."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import numpy as np
 
 from tailrace.errors import InvalidValue
 from tailrace.message import Op
-from tailrace.pipeline.function import Function
-from tailrace.pipeline.namespace import NamespaceFilter
-from tailrace.pipeline.rows import Rows
+from tailrace.pipeline.transform.function import Function
+from tailrace.pipeline.transform.namespace import NamespaceFilter
+from tailrace.pipeline.transform.rows import Rows
 
 _OPS: Final = {op.name.lower(): op for op in (Op.INSERT, Op.UPDATE, Op.DELETE)}
 
 
 class Opfilter(Function, frozen=True):
-    """Drops rows whose operation is not among `allowed`."""
+    """Drops the rows whose operation is not in `allowed`."""
 
     allowed: tuple[Op, ...]
 
     def apply(self, rows: Rows) -> Rows:
-        """The rows whose operation is allowed."""
+        """Return the rows whose operation is allowed."""
         keep = np.isin(rows.records["op"].to_numpy(), self.allowed)
         return rows if keep.all() else rows.take(np.flatnonzero(keep).tolist())
 
@@ -32,10 +32,9 @@ class Opfilter(Function, frozen=True):
 def opfilter(
     *, allow: Sequence[str] = (), deny: Sequence[str] = (), namespace: str | None = None
 ) -> Opfilter:
-    """Let only some operations through: ``fn.opfilter(deny=["delete"])``.
+    """Return a function that keeps only some operations: ``fn.opfilter(deny=["delete"])``.
 
-    The operations are insert, update and delete. Either those that are allowed are listed, or those
-    that are not.
+    The operations are insert, update and delete. Give either the allowed or the denied ones.
     """
     if bool(allow) == bool(deny):
         raise InvalidValue("allow", list(allow), "either allow or deny, with operations")

@@ -1,6 +1,6 @@
 """Fields of documents by dotted path: ``customer.address.city``.
 
-A path leads through objects only, never into lists. A name that itself has a dot cannot be reached.
+A path leads through objects only, never into lists. It cannot name a field whose name has a dot.
 """
 
 from __future__ import annotations
@@ -9,38 +9,38 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 from tailrace.errors import InvalidValue
-from tailrace.pipeline.rows import Document
+from tailrace.pipeline.transform.rows import Document
 
 Tree: TypeAlias = "dict[str, Tree | None]"
-"""Fields by name; below each the fields in it that are meant, or None for the whole of it."""
+"""Fields by name: below each, the selected fields in it, or None for the whole field."""
 
 MISSING: Final = object()
-"""What is found at a path that leads nowhere."""
+"""The value at a path that a document does not have."""
 
 
 def check_path(path: object) -> str:
-    """The path, or an `InvalidValue` that shows the form."""
+    """Return the path; `InvalidValue` shows the form."""
     if not isinstance(path, str) or not all(path.split(".")):
         raise InvalidValue("field", path, "a field such as total or customer.address.city")
     return path
 
 
 def tree_of(paths: Iterable[str]) -> Tree:
-    """Paths by their names, so that each object on the way is visited once."""
+    """Return paths as a tree, so that each object is visited once."""
     tree: Tree = {}
     for path in paths:
         *above, name = path.split(".")
         node: Tree | None = tree
         for each in above:
-            # What is meant whole is not narrowed by what lies in it.
+            # A field that is selected whole stays whole if a field in it is selected too.
             node = None if node is None else node.setdefault(each, {})
         if node is not None:
             node[name] = None
     return tree
 
 
-def found(document: Document, names: Sequence[str]) -> Any:
-    """The value at a path, or `MISSING`."""
+def value_at(document: Document, names: Sequence[str]) -> Any:
+    """Return the value at a path, or `MISSING`."""
     value: Any = document
     for name in names:
         if not isinstance(value, dict) or name not in value:
@@ -50,7 +50,7 @@ def found(document: Document, names: Sequence[str]) -> Any:
 
 
 def without(document: Document, tree: Tree) -> Document:
-    """The document less the fields of a tree: itself where it has none of them."""
+    """Return the document without the fields of a tree: the same object if it has none of them."""
     changed: Document | None = None
     for name, inner in tree.items():
         if name not in document:
@@ -67,7 +67,7 @@ def without(document: Document, tree: Tree) -> Document:
 
 
 def only(document: Document, tree: Tree) -> Document:
-    """The fields of a tree that the document has, in the tree's order."""
+    """Return the fields of a tree that the document has, in the tree's order."""
     kept: Document = {}
     for name, inner in tree.items():
         if name not in document:

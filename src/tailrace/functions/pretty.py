@@ -1,4 +1,4 @@
-"""`pretty`: documents in the log, to look at."""
+"""`pretty`: log documents, for debugging."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 
 from tailrace.errors import InvalidValue
-from tailrace.pipeline.function import Function
-from tailrace.pipeline.namespace import NamespaceFilter
-from tailrace.pipeline.rows import Rows
+from tailrace.pipeline.transform.function import Function
+from tailrace.pipeline.transform.namespace import NamespaceFilter
+from tailrace.pipeline.transform.rows import Rows
 
 INDENT_MAX: Final = 8
 
@@ -18,15 +18,15 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 class Pretty(Function, frozen=True):
-    """Logs each document, at the level INFO of the logger ``tailrace.functions.pretty``.
+    """Logs each document, at level INFO of the logger ``tailrace.functions.pretty``.
 
-    With an `indent` of 0 a document takes one line.
+    With an `indent` of 0, a document is one line.
     """
 
     indent: int = 2
 
     def apply(self, rows: Rows) -> Rows:
-        """Every row, as it came."""
+        """Log every row and return all rows unchanged."""
         if _LOGGER.isEnabledFor(logging.INFO):
             shown = zip(rows.namespaces, rows.offsets, rows.ops, rows.documents, strict=True)
             for namespace, offset, op, document in shown:
@@ -36,7 +36,7 @@ class Pretty(Function, frozen=True):
 
 
 def pretty(*, indent: int = 2, namespace: str | None = None) -> Pretty:
-    """Log each document and let it go on. An indent of 0 makes it one line."""
+    """Return a function that logs each document. With an indent of 0, a document is one line."""
     if not isinstance(indent, int) or isinstance(indent, bool) or not 0 <= indent <= INDENT_MAX:
         raise InvalidValue("indent", indent, f"0 to {INDENT_MAX}")
     return Pretty(indent, namespace=NamespaceFilter.parse(namespace))

@@ -1,4 +1,4 @@
-"""`python`: a function of the user's own, document by document."""
+"""`python`: a user's function, called with each document."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ import msgspec
 import pyarrow as pa
 
 from tailrace.errors import ConfigError, InvalidValue
-from tailrace.pipeline.function import Function
-from tailrace.pipeline.namespace import NamespaceFilter
-from tailrace.pipeline.rows import Document, RowError, Rows
+from tailrace.pipeline.transform.function import Function
+from tailrace.pipeline.transform.namespace import NamespaceFilter
+from tailrace.pipeline.transform.rows import Document, RowError, Rows
 
-_FORMS: Final = 'a function, or where to find one, such as "module:name"'
+_FORMS: Final = 'a function, or its name such as "module:name"'
 _RESULTS: Final = "valid: an object, a list of objects, or None to drop the document"
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Python(Function, frozen=True):
-    """Calls a function with each document: what it returns goes on, or nothing for None.
+    """Calls a function with each document and passes on its result; None drops the document.
 
-    The document is the function's own and may be changed. Results are stored as JSON, as a payload
-    is: times, decimals and UUIDs become text. A `function` in writing is looked for in `directory`
-    first, wherever the chain runs.
+    The function may change the document. Results are stored as JSON, as payloads are: times,
+    decimals and UUIDs become text. A `function` given as text is searched in `directory` first,
+    wherever the chain runs.
     """
 
     function: Callable[[Document], Any] | str
     directory: str = ""
 
     def apply(self, rows: Rows) -> Rows:
-        """A row for each document that comes out, with the offset of the one that went in."""
+        """Return a row for each resulting document, with the offset of its input."""
         function = self.resolved()
         indices: list[int] = []
         values: list[bytes] = []
@@ -54,13 +54,13 @@ class Python(Function, frozen=True):
 
     @property
     def label(self) -> str:
-        """What to call the function when it fails."""
+        """The name of the function in errors."""
         if isinstance(self.function, str):
             return self.function
         return getattr(self.function, "__qualname__", repr(self.function))
 
     def resolved(self) -> Callable[[Document], Any]:
-        """The function itself; `ConfigError` where there is none of that name."""
+        """Return the function itself; `ConfigError` if there is none of that name."""
         if isinstance(self.function, str):
             return _imported(self.function, self.directory)
         return self.function
@@ -72,7 +72,7 @@ def _results(result: Any) -> list[Document]:
     results = result if isinstance(result, list | tuple) else [result]
     for each in results:
         if not isinstance(each, dict):
-            raise TypeError(f"it returned {each!r:.80} · {_RESULTS}")
+            raise TypeError(f"the function returned {each!r:.80} · {_RESULTS}")
     return list(results)
 
 
@@ -86,14 +86,14 @@ def _imported(text: str, directory: str) -> Callable[[Document], Any]:
     except Exception as error:
         raise ConfigError(
             f"{text}: {module_name} cannot be imported: {type(error).__name__}: {error}",
-            f"put {module_name}.py beside the pipeline's file, or install it",
+            f"put {module_name}.py in the directory of the pipeline's file, or install it",
         ) from error
     found: Any = module
     for part in name.split("."):
         found = getattr(found, part, None)
     if not callable(found):
         raise ConfigError(
-            f"{text}: {module_name} has no function {name}", f"it is {module.__file__}"
+            f"{text}: {module_name} has no function {name}", f"the module is {module.__file__}"
         )
     function: Callable[[Document], Any] = found
     return function
@@ -105,9 +105,10 @@ def python(
     directory: str = "",
     namespace: str | None = None,
 ) -> Python:
-    """Call a function with each document: it returns a dict, a list of dicts, or None to drop it.
+    """Return a function that calls `function` with each document.
 
-    It is given as it is or as ``"module:name"``, a module of `directory` or an installed one.
+    `function` returns a dict, a list of dicts, or None to drop the document. It is a callable or
+    ``"module:name"``, where the module is in `directory` or installed.
     """
     if isinstance(function, str):
         module, colon, name = function.partition(":")

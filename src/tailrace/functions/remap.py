@@ -1,27 +1,27 @@
-"""`remap`: rows under other namespaces."""
+"""`remap`: change namespaces."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from tailrace.errors import InvalidValue
-from tailrace.pipeline.expression import check_replacement, replace
-from tailrace.pipeline.function import Function
-from tailrace.pipeline.namespace import NamespaceFilter, distinct
-from tailrace.pipeline.rows import Rows
+from tailrace.pipeline.transform.expression import check_replacement, replace
+from tailrace.pipeline.transform.function import Function
+from tailrace.pipeline.transform.namespace import NamespaceFilter, distinct
+from tailrace.pipeline.transform.rows import Rows
 
 
 class Remap(Function, frozen=True):
-    r"""Gives rows other namespaces: by the first of `rules` that matches theirs, if one does.
+    r"""Changes the namespace of rows by the first of `rules` that matches it, if any.
 
-    A rule is a filter and what comes instead. With a plain name that is a name; with an expression
-    every match in the namespace is replaced, ``\1`` standing for the first group.
+    A rule is a filter and a replacement. For a plain name the replacement is a name; for an
+    expression every match in the namespace is replaced, and ``\1`` is the first group.
     """
 
     rules: tuple[tuple[NamespaceFilter, str], ...]
 
     def apply(self, rows: Rows) -> Rows:
-        """Every row, under the namespace that it has now."""
+        """Return every row, under its new namespace."""
         indices, namespaces = distinct(rows.records["key"])
         remapped = [self._remapped(namespace) for namespace in namespaces]
         if remapped == namespaces:
@@ -38,16 +38,16 @@ class Remap(Function, frozen=True):
 
 
 def remap(namespaces: Mapping[str, str], *, namespace: str | None = None) -> Remap:
-    r"""Give rows other namespaces::
+    r"""Return a function that changes the namespaces of rows::
 
     fn.remap({"public.orders": "orders", r"/^public[.](.*)$/": r"other.\1"})
     """
     if not isinstance(namespaces, Mapping) or not namespaces:
-        raise InvalidValue("namespaces", namespaces, 'old and new ones, such as {"a": "b"}')
+        raise InvalidValue("namespaces", namespaces, 'old and new namespaces, such as {"a": "b"}')
     rules = tuple((NamespaceFilter.parse(old), new) for old, new in namespaces.items())
     for rule, new in rules:
         if not isinstance(new, str) or not new:
-            raise InvalidValue(f"what becomes of {rule}", new, "a namespace")
+            raise InvalidValue(f"the replacement of {rule}", new, "a namespace")
         if rule.expression is not None:
-            check_replacement(f"what becomes of {rule}", rule.expression, new)
+            check_replacement(f"the replacement of {rule}", rule.expression, new)
     return Remap(rules, namespace=NamespaceFilter.parse(namespace))

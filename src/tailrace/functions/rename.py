@@ -1,4 +1,4 @@
-"""`rename`: fields under other names, or at other places of the document."""
+"""`rename`: move fields to other names or other places of the document."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tailrace.errors import InvalidValue
-from tailrace.functions.path import MISSING, check_path, found, tree_of, without
-from tailrace.pipeline.function import Function
-from tailrace.pipeline.namespace import NamespaceFilter
-from tailrace.pipeline.rows import Document, RowError, Rows
+from tailrace.functions.path import MISSING, check_path, tree_of, value_at, without
+from tailrace.pipeline.transform.function import Function
+from tailrace.pipeline.transform.namespace import NamespaceFilter
+from tailrace.pipeline.transform.rows import Document, RowError, Rows
 
 
 class Rename(Function, frozen=True):
-    """Moves fields: each of `moves` is where a value is, and where it goes.
+    """Moves fields: each of `moves` is the old and the new path of a field.
 
-    All are taken out before any is put back, so two fields can swap names. A field that a document
-    does not have is not moved. What was at the new place is replaced.
+    All fields are removed before any is set, so two fields can swap names. A field that a document
+    does not have is not moved. A value at the new path is replaced.
     """
 
     moves: tuple[tuple[str, str], ...]
 
     def apply(self, rows: Rows) -> Rows:
-        """Every row, its fields moved."""
+        """Return every row, its fields moved."""
         if not any("." in path for move in self.moves for path in move):
             moved = [_renamed(document, self.moves) for document in rows.documents]
         else:
@@ -30,7 +30,11 @@ class Rename(Function, frozen=True):
         return rows.with_documents(moved)
 
     def apply_columns(self, rows: Rows) -> Rows | None:
-        """The same, unless a path is meant, or a name that is there: then it matters who has it."""
+        """Do the same on columns.
+
+        None if a path leads into a field, or if a new name exists: then the result differs by
+        document.
+        """
         if any("." in path for move in self.moves for path in move):
             return None
         names, moves = rows.columns.schema.names, dict(self.moves)
@@ -44,20 +48,21 @@ class Rename(Function, frozen=True):
         tree = tree_of(old for old, _ in self.moves)
         moved = []
         for index, document in enumerate(rows.documents):
-            # Where nothing is to be taken out there is nothing to put back.
+            # If no field was removed, none is to be set.
             rest = without(document, tree)
             if rest is not document:
                 for old, new in moves:
-                    value = found(document, old)
+                    value = value_at(document, old)
                     if value is not MISSING and not _put(rest, new, value):
-                        reason = f"rename: no object to put {'.'.join(old)} at {'.'.join(new)}"
+                        paths = f"{'.'.join(old)} cannot move to {'.'.join(new)}"
+                        reason = f"rename: {paths}: not in an object"
                         raise RowError(rows.offsets[index], reason)
             moved.append(rest)
         return moved
 
 
 def _renamed(document: Document, moves: Sequence[tuple[str, str]]) -> Document:
-    """A document with top-level fields moved, the common case: without walking any path."""
+    """Return a document with top-level fields moved, the common case: without walking paths."""
     rest: Document | None = None
     for old, _ in moves:
         if old in document:
@@ -72,7 +77,7 @@ def _renamed(document: Document, moves: Sequence[tuple[str, str]]) -> Document:
 
 
 def _put(document: Document, names: Sequence[str], value: Any) -> bool:
-    """Set a value in a document of our own; objects on the way are copied, or made."""
+    """Set a value in a document of our own; copy or create the objects on the path."""
     *above, last = names
     for name in above:
         inner = document.get(name, {})
@@ -85,7 +90,7 @@ def _put(document: Document, names: Sequence[str], value: Any) -> bool:
 
 
 def rename(fields: Mapping[str, str], *, namespace: str | None = None) -> Rename:
-    """Move fields, by dotted paths: ``fn.rename({"customer.name": "name"})``."""
+    """Return a function that moves fields: ``fn.rename({"customer.name": "name"})``."""
     if not isinstance(fields, Mapping) or not fields:
         raise InvalidValue("fields", fields, 'old and new names, such as {"a.b": "c"}')
     moves = tuple((check_path(old), check_path(new)) for old, new in fields.items())

@@ -1,26 +1,26 @@
-"""`skip`: rows dropped by what a field of theirs is."""
+"""`skip`: drop rows by the value of a field."""
 
 from __future__ import annotations
 
-import operator as python
 from collections.abc import Callable, Sequence
+from operator import ge, gt, le, lt
 from typing import Any, Final
 
 import numpy as np
 
 from tailrace.errors import InvalidValue
-from tailrace.functions.comparing import dropped_by
-from tailrace.functions.path import MISSING, check_path, found
-from tailrace.pipeline.expression import check_expression, search
-from tailrace.pipeline.function import Function
-from tailrace.pipeline.namespace import NamespaceFilter
-from tailrace.pipeline.rows import Rows
+from tailrace.functions.column_comparison import dropped_by
+from tailrace.functions.path import MISSING, check_path, value_at
+from tailrace.pipeline.transform.expression import check_expression, search
+from tailrace.pipeline.transform.function import Function
+from tailrace.pipeline.transform.namespace import NamespaceFilter
+from tailrace.pipeline.transform.rows import Rows
 
 _ORDERS: Final[dict[str, Callable[[Any, Any], bool]]] = {
-    "<": python.lt,
-    "<=": python.le,
-    ">": python.gt,
-    ">=": python.ge,
+    "<": lt,
+    "<=": le,
+    ">": gt,
+    ">=": ge,
 }
 OPERATORS: Final = ("==", "!=", *_ORDERS, "=~", "in", "exists")
 
@@ -28,8 +28,8 @@ OPERATORS: Final = ("==", "!=", *_ORDERS, "=~", "in", "exists")
 class Skip(Function, frozen=True):
     """Drops the rows for which ``field operator value`` is true.
 
-    Numbers are compared with numbers and text with text; of unlike ones none is less or greater,
-    and they are not equal. A field that is missing is as if it were null.
+    Numbers are compared with numbers and text with text. Values of different types are not equal,
+    and none is less or greater. A missing field counts as null.
     """
 
     field: str
@@ -37,17 +37,17 @@ class Skip(Function, frozen=True):
     value: Any = None
 
     def apply(self, rows: Rows) -> Rows:
-        """The rows for which it is not true."""
+        """Return the rows for which the comparison is not true."""
         names = self.field.split(".")
         if len(names) == 1:
             values = [document.get(self.field, MISSING) for document in rows.documents]
         else:
-            values = [found(document, names) for document in rows.documents]
+            values = [value_at(document, names) for document in rows.documents]
         dropped = self._true(values)
         return rows.where([not each for each in dropped]) if any(dropped) else rows
 
     def apply_columns(self, rows: Rows) -> Rows | None:
-        """The same, where the column has one plain type and the operator looks at values alone."""
+        """Do the same on columns; None if only single values can be compared."""
         columns = rows.columns
         index = columns.schema.get_field_index(self.field)
         if "." in self.field or index < 0:
@@ -72,22 +72,23 @@ class Skip(Function, frozen=True):
 
 
 def _kind(value: Any) -> type:
-    """What a value may be compared with: true is no number, though Python has it so."""
+    """Return the type that a value may be compared with; unlike in Python, true is no number."""
     return float if type(value) is int else type(value)
 
 
 def _key(value: Any) -> tuple[type, Any]:
-    """The same for equal values alone; objects and lists equal nothing."""
+    """Return a key that is the same only for equal values; objects and lists equal nothing."""
     if value is MISSING:
         return type(None), None
     return (_kind(value), None if isinstance(value, dict | list) else value)
 
 
 def skip(field: str, operator: str, value: Any = None, *, namespace: str | None = None) -> Skip:
-    """Drop rows by a field: ``fn.skip("total", "<", 0)``, ``fn.skip("state", "in", ["draft"])``.
+    """Return a function that drops rows by a field: ``fn.skip("total", "<", 0)``.
 
-    ``=~`` searches a regular expression of RE2 in text. ``exists`` takes true, its default, to drop
-    rows that have the field, or false for those that do not.
+    ``in`` takes a list: ``fn.skip("state", "in", ["draft"])``. ``=~`` searches an RE2 regular
+    expression in text. ``exists`` takes true (the default) to drop rows that have the field, or
+    false to drop rows that do not.
     """
     if operator not in OPERATORS:
         raise InvalidValue("operator", operator, "  ".join(OPERATORS))
@@ -107,7 +108,7 @@ def _checked(operator: str, value: Any) -> Any:
         raise InvalidValue("value", value, f"a number or text to compare by {operator}")
     if operator == "in":
         if isinstance(value, str) or not isinstance(value, Sequence) or not value:
-            raise InvalidValue("value", value, "a list of what the field may be")
+            raise InvalidValue("value", value, "a list of values")
         return tuple(_scalar(each) for each in value)
     return _scalar(value)
 

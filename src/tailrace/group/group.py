@@ -1,21 +1,21 @@
-"""A group as its operators hold it in Python."""
+"""A group in the Python API."""
 
 from __future__ import annotations
 
 from tailrace.backend.contract import Backend
 from tailrace.clock import Clock
 from tailrace.errors import InvalidValue
-from tailrace.group.definition import read_group
-from tailrace.group.history import HistoryLine, note, read_history
-from tailrace.group.opening import delete_group
-from tailrace.group.sending import seek, skip
-from tailrace.group.starting import StartLike, format_start, parse_start
-from tailrace.group.view import GroupDetail, StreamLag, lag, show_group
+from tailrace.group.store.definition import read_group
+from tailrace.group.store.describe import GroupDetail, PartitionLag, lag, show_group
+from tailrace.group.store.history import HistoryLine, read_history, record_change
+from tailrace.group.store.lifecycle import delete_group
+from tailrace.group.store.seek import seek, skip
+from tailrace.group.store.start import StartLike, format_start, parse_start
 from tailrace.message import Position
 
 
 class Group:
-    """A group that exists. May be shared by threads and carried over a fork."""
+    """An existing group. Threads may share it, and a forked process may use it."""
 
     def __init__(self, backend: Backend, name: str, clock: Clock) -> None:
         read_group(backend, name)
@@ -27,53 +27,58 @@ class Group:
         return f"<Group {self.name} of {self._backend.name}>"
 
     def describe(self) -> GroupDetail:
-        """Its leader, its consumers, and who consumes which stream."""
+        """Return the group's leader, its consumers, and its partitions with their owners."""
         return show_group(self._backend, self.name)
 
-    def lag(self) -> list[StreamLag]:
-        """How far it is behind in each stream that is not finished, those with most first."""
+    def lag(self) -> list[PartitionLag]:
+        """Return the lag of each partition that is not finished, the highest lag first."""
         return lag(self._backend, self.name)
 
     def history(self, count: int = 1000) -> list[HistoryLine]:
-        """Joins, grants, revocations, terms, failures, seeks and skips, the newest last."""
+        """Return the newest `count` events: joins, grants, revocations, terms, failures, seeks and
+        skips, the newest last."""
         return read_history(self._backend, self.name, count)
 
     def seek(self, to: StartLike) -> dict[str, int]:
-        """Send it elsewhere, forward or back; where each stream that this concerns goes on.
+        """Move the group to other offsets, forward or back. Returns the new offset of partitions.
 
         `to` is ``"earliest"``, ``"latest"``, an aware datetime, a position, or offsets by
-        partition. Its consumers need not be stopped: they go on from there.
+        partition. Consumers may keep running: they continue from there.
         """
         target = parse_start(to, "to")
         targets = seek(self._backend, self.name, target)
         why = f"to {format_start(target)}"
-        note(self._backend, self.name, "seek", why, self._clock.now_ms())
+        record_change(self._backend, self.name, "seek", why, self._clock.now_ms())
         return {str(where): offset for where, offset in targets.items()}
 
     def skip(self, position: Position | str, *, reason: str) -> bool:
-        """Pass over one message that no consumer can do: it counts as acknowledged.
+        """Skip one message that no consumer can process: acknowledge it for the group.
 
-        All else is as it was. Its consumers need not be stopped: whoever has its partition gets
-        that again, with the rest of the message's key. False, with nothing done, when the message
-        is acknowledged. The group's history keeps the reason, which may not be empty.
+        Consumers may keep running: the partition is granted again, and the messages of the same key
+        follow. Returns False and changes nothing if the message is already acknowledged. The
+        group's history keeps the reason, which must not be empty.
         """
         where = Position.parse(position) if isinstance(position, str) else position
         if not isinstance(where, Position):
-            raise InvalidValue("position", position, "that of a message, such as 'orders/1.7@42'")
-        said = checked_reason(reason)
+            raise InvalidValue(
+                "position", position, "the position of a message, such as 'orders/1.7@42'"
+            )
+        text = check_reason(reason)
         skipped = skip(self._backend, self.name, where)
         if skipped:
-            why = f"{where}: {said}"
-            note(self._backend, self.name, "skip", why, self._clock.now_ms())
+            why = f"{where}: {text}"
+            record_change(self._backend, self.name, "skip", why, self._clock.now_ms())
         return skipped
 
     def delete(self) -> None:
-        """Forget it and how far it is. Its consumers get an error."""
+        """Delete the group and its progress. Its consumers raise `UnknownGroup`."""
         delete_group(self._backend, self.name)
 
 
-def checked_reason(reason: str) -> str:
-    """A reason in words; `InvalidValue` for an empty one."""
+def check_reason(reason: str) -> str:
+    """Return a reason without surrounding blanks. Raises `InvalidValue` if it is empty."""
     if not isinstance(reason, str) or not reason.strip():
-        raise InvalidValue("reason", reason, "a text that says why; it is kept")
+        raise InvalidValue(
+            "reason", reason, "a text that explains the change; it is kept in the history"
+        )
     return reason.strip()

@@ -1,1 +1,1 @@
-"""Records as bytes and as columns, and the segment files that hold them."""
+"""Records as bytes and as columns, and the segment files that store them."""

@@ -1,4 +1,4 @@
-"""The checksum of everything on disk: CRC-32 as zlib has it, computed four times as fast."""
+"""The checksum of all files: CRC-32 as in zlib, computed four times as fast."""
 
 from isal.isal_zlib import crc32
 

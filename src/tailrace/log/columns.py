@@ -1,7 +1,7 @@
 """Many records at once: Arrow columns to the bytes of a log and back.
 
 `encode` and `decode` choose between the plain loop of `tailrace.log.record` and the arrays of
-`tailrace.log.vectors`, which make and read the same bytes.
+`tailrace.log.column_codec`, which write and read the same bytes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.errors import InvalidValue
+from tailrace.log.column_codec import (
+    are_chained,
+    decode_columns,
+    encode_columns,
+    records_column,
+    refuse_nulls,
+)
 from tailrace.log.record import (
     MODES,
     OPS,
@@ -37,13 +44,6 @@ from tailrace.log.schema import (
     records_of,
     zeros,
 )
-from tailrace.log.vectors import (
-    decode_columns,
-    encode_columns,
-    lead_on,
-    records_column,
-    refuse_nulls,
-)
 
 __all__ = [
     "FEW",
@@ -62,20 +62,20 @@ __all__ = [
 Indices: TypeAlias = npt.NDArray[np.int64]
 
 FEW = 256
-"""Below so many records a tuple of them is faster than columns."""
+"""Below this number of records a tuple is faster than columns."""
 
 _FEW_ROWS = 96
-"""Below so many rows the plain loop beats arrays, its detour over records included."""
+"""Below this number of rows the plain loop, with its conversion to records, is faster."""
 
 _BINARY = "binary, large_binary, binary_view, string, large_string, string_view"
 _COLUMNS = ("key", "value", "timestamp", "headers", "mode", "op")
 
 
 def encode(records: tuple[Record, ...] | pa.RecordBatch | Encoded) -> Encoded:
-    """The bytes of records in any form, by the fastest path. Their offsets are ignored.
+    """Return the bytes of records in any form, by the fastest path. Their offsets are ignored.
 
-    A mode, op, timestamp or header that has no encoding, and a null value, are `InvalidValue`; more
-    than `BATCH_BYTES_MAX` is `MessageTooLarge`.
+    A mode, op, timestamp or header that cannot be encoded, and a null value, are `InvalidValue`;
+    more than `BATCH_BYTES_MAX` is `MessageTooLarge`.
     """
     if isinstance(records, Encoded):
         return records
@@ -88,9 +88,10 @@ def encode(records: tuple[Record, ...] | pa.RecordBatch | Encoded) -> Encoded:
 
 
 def decode(data: Buffer, positions: Positions | None = None) -> pa.RecordBatch:
-    """The records of `data`, which must begin and end with whole ones, or `DamagedRecord`.
+    """Return the records of `data`, which must begin and end with whole records; else
+    `DamagedRecord`.
 
-    `positions` only save work: unless each leads to the next, they are found again by walking.
+    `positions` only save work: unless each leads to the next, they are computed from the bytes.
     """
     if positions is not None and len(positions) >= _FEW_ROWS:
         batch = decode_columns(data, positions)
@@ -102,9 +103,9 @@ def decode(data: Buffer, positions: Positions | None = None) -> pa.RecordBatch:
 
 
 def checked_positions(data: Buffer, positions: Positions | None) -> Positions:
-    """Where each record of `data` begins: as given, if each leads to the next, else found by
-    walking."""
-    if positions is not None and lead_on(data, positions):
+    """Return where each record of `data` begins: as given, if each leads to the next, else computed
+    from the bytes."""
+    if positions is not None and are_chained(data, positions):
         return positions
     return scan_positions(data)
 
@@ -112,9 +113,9 @@ def checked_positions(data: Buffer, positions: Positions | None) -> Positions:
 def decode_pieces(
     data: bytes, positions: Positions | None, bytes_max: int
 ) -> Iterator[pa.RecordBatch]:
-    """The records of `data`, as `decode` has them, in batches of about `bytes_max`.
+    """Yield the records of `data`, as `decode` returns them, in batches of about `bytes_max`.
 
-    That is faster than to decode many at once, which do not fit into the caches.
+    This is faster than decoding all at once, which do not fit into the CPU caches.
     """
     view = memoryview(data)
     walked = positions is None
@@ -132,7 +133,7 @@ def decode_pieces(
         except DamagedRecord:
             if walked:
                 raise
-            # The positions may be what is wrong. Up to here they were not.
+            # The positions may be wrong. Up to here they were right.
             starts, walked, first = scan_positions(view[begin:]) + np.uint32(begin), True, 0
             continue
         yield records
@@ -142,7 +143,7 @@ def decode_pieces(
 def split(
     encoded: Encoded, partitions: npt.NDArray[np.int64], count: int
 ) -> list[tuple[int, Encoded, Indices]]:
-    """Records by their partition, below `count`, each part in the order they have.
+    """Divide records by their partition, which is below `count`, each part in their order.
 
     A part is its partition, its records in bytes of their own, and their indices. No part is empty.
     Encoding all at once and then splitting is several times faster than encoding many small parts.
@@ -167,8 +168,8 @@ def split(
 def _by_partition(
     partitions: npt.NDArray[np.int64], count: int
 ) -> tuple[Indices, list[tuple[int, int, int]]]:
-    """An order that brings the rows of a partition together, and where each begins and ends."""
-    # Numbers of 16 bits are sorted by radix, several times faster than wider ones.
+    """Return an order that groups the rows by partition, and the bounds of each group."""
+    # Numbers of 16 bits are sorted by radix, several times faster than wider numbers.
     order = np.argsort(partitions.astype(np.uint16), kind="stable")
     ends = np.cumsum(np.bincount(partitions, minlength=count)).tolist()
     bounds = zip(range(count), [0, *ends], ends, strict=False)
@@ -176,11 +177,11 @@ def _by_partition(
 
 
 def normalise(batch: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
-    """A user's batch in `SCHEMA`, its offsets 0.
+    """Return a user's batch in `SCHEMA`, with offsets 0.
 
-    It has a column value and may have key, timestamp, headers, mode and op, in any order. A row
-    without a timestamp gets `now_ms`. A column of another name or type, and a null where there must
-    be something, is an `InvalidValue` that names it and what is valid.
+    The batch has a column value and may have key, timestamp, headers, mode and op, in any order. A
+    row without a timestamp gets `now_ms`. A column of another name or type, and a null that is not
+    allowed, is an `InvalidValue` that names it and what is valid.
     """
     names = batch.schema.names
     for name in names:
@@ -212,7 +213,7 @@ def _as_binary(name: str, column: pa.Array[Any]) -> pa.Array[Any]:
         raise InvalidValue(f"the type of column {name!r}", str(column.type), _BINARY)
     try:
         return column.cast(pa.binary())
-    except pa.ArrowInvalid as error:  # more bytes than 32-bit offsets reach
+    except pa.ArrowInvalid as error:  # More bytes than 32-bit offsets can address.
         raise batch_too_large(column.nbytes) from error
 
 
@@ -229,7 +230,7 @@ def _as_timestamp(column: pa.Array[Any] | None, count: int, now_ms: int) -> pa.A
         valid = "timestamp of any unit and zone, int64 milliseconds since 1970 UTC"
         raise InvalidValue("the type of column 'timestamp'", str(column.type), valid)
     try:
-        # Only seconds can overflow, and only finer units than milliseconds lose anything.
+        # Only seconds can overflow, and only units finer than milliseconds lose precision.
         column = column.cast(TIMESTAMP, safe=column.type.unit == "s")
     except pa.ArrowInvalid as error:
         raise InvalidValue("column 'timestamp'", str(error), "1970 to 9999") from error

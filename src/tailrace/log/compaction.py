@@ -1,7 +1,7 @@
-"""Compaction: which records of a segment stay, and what the segment is then made of.
+"""Compaction: the records of a segment that stay, and the contents of the new segment.
 
-The last record of every key stays, with its offset, its time and its bytes as they were. Records
-without a key count as those of one key more.
+The last record of every key stays, with its offset, its timestamp and its bytes unchanged. All
+records without a key count as records of one more key.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.log.checksum import crc32
+from tailrace.log.column_codec import records_column
 from tailrace.log.index import BatchEntry
 from tailrace.log.record import Encoded, Positions
-from tailrace.log.vectors import records_column
 
 Offsets: TypeAlias = npt.NDArray[np.int64]
 
 RUN_BYTES_MAX = 1 << 20
-"""A run of surviving records is cut where it exceeds this, because it is read as one."""
+"""A run of remaining records is cut where it exceeds this, because it is read as a whole."""
 
 
 class Kept(NamedTuple):
-    """Records that stay, one after another, and their entries: one for every run of consecutive
-    offsets. `span` is where they all go."""
+    """Remaining records, one after another, and their entries: one for every run of consecutive
+    offsets. `span` covers them all."""
 
     data: memoryview
     positions: Positions
@@ -34,7 +34,7 @@ class Kept(NamedTuple):
 
     @property
     def span(self) -> BatchEntry:
-        """One entry over all of them, which says where they are written."""
+        """One entry over all of them, with the place that they are written to."""
         first, last = self.entries[0], self.entries[-1]
         return first._replace(
             records=last.ordinal + last.records - first.ordinal,
@@ -43,13 +43,13 @@ class Kept(NamedTuple):
 
 
 def last_of_keys(batches: Iterable[pa.RecordBatch]) -> Offsets:
-    """The offset of the last record of every key, rising. The batches are in order."""
+    """Return the offset of the last record of every key, rising. The batches are in order."""
     last: dict[bytes | None, int] = {}
     for batch in batches:
         if batch.num_rows:
             encoded = batch["key"].dictionary_encode(null_encoding="encode")
             newest = np.empty(len(encoded.dictionary), np.int64)
-            newest[encoded.indices.to_numpy()] = batch["offset"].to_numpy()  # the last one wins
+            newest[encoded.indices.to_numpy()] = batch["offset"].to_numpy()  # The last one wins.
             last.update(zip(encoded.dictionary.to_pylist(), newest.tolist(), strict=True))
     return np.sort(np.fromiter(last.values(), np.int64, len(last)))
 
@@ -61,9 +61,9 @@ def keep(
     appended_ms: int,
     after: BatchEntry | None,
 ) -> Kept | None:
-    """The records of `data` whose offsets survive, to be written behind the batch `after`.
+    """Return the records of `data` whose offsets stay, to be written after the batch `after`.
 
-    `data` has whole records, which begin at `positions`; None when none of them survives.
+    `data` has whole records, which begin at `positions`; None if none of them stays.
     """
     raw = np.frombuffer(data, np.uint8)
     offsets = _numbers(raw, positions)
@@ -101,12 +101,12 @@ def keep(
 
 
 def _numbers(raw: npt.NDArray[np.uint8], positions: Positions) -> Offsets:
-    """The 8-byte numbers at these positions."""
+    """Return the 8-byte numbers at these positions."""
     return np.ndarray(len(raw) - 7, ">i8", raw, strides=(1,))[positions].astype(np.int64)
 
 
 def _run_starts(offsets: Offsets, bounds: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
-    """Where a run begins: behind a gap, and where the run before would become too large."""
+    """Return where runs begin: after a gap, and where the previous run would become too large."""
     blocks = bounds[:-1] // RUN_BYTES_MAX
     breaks = (offsets[1:] != offsets[:-1] + 1) | (blocks[1:] != blocks[:-1])
     return np.concatenate(([0], np.flatnonzero(breaks) + 1))

@@ -1,4 +1,4 @@
-"""What a log asks of a disk, as a parameter, so that tests can hand in one that fails."""
+"""The operations of a log on a disk, as a parameter, so that tests can pass a disk that fails."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Disk:
     """The real disk. Every method raises `OSError` as the kernel reports it."""
 
     def write(self, descriptor: int, data: Buffer, position: int) -> None:
-        """Write all of `data` at `position`; the kernel may take it in several pieces."""
+        """Write all of `data` at `position`, in several system calls if needed."""
         written = os.pwrite(descriptor, data, position)
         size = memoryview(data).nbytes
         while written < size:
@@ -21,7 +21,7 @@ class Disk:
             written += os.pwrite(descriptor, rest, position + written)
 
     def read(self, descriptor: int, size: int, position: int) -> bytes:
-        """Read `size` bytes at `position`; fewer only where the file ends."""
+        """Read `size` bytes at `position`; fewer only at the end of the file."""
         data = os.pread(descriptor, size, position)
         while len(data) < size:
             more = os.pread(descriptor, size - len(data), position + len(data))

@@ -1,4 +1,4 @@
-"""The index of a segment: its batch entries, once there are too many of them to stay in `hub.db`.
+"""The index of a segment: its batch entries, once there are too many of them for `hub.db`.
 
 An `.index` file is a sequence of blocks, each written once and checksummed. All numbers are
 big-endian.
@@ -10,8 +10,8 @@ big-endian.
             checksum       4 bytes   CRC-32 of the 20 bytes before it
             entries        count x 56 bytes, as `ENTRY`
 
-Blocks let a reader find an offset by walking a few headers, and let a writer add entries
-without touching older ones: bytes after the length that `hub.db` names do not exist.
+Blocks let a reader find an offset by reading a few headers, and let a writer add entries without
+touching older ones: bytes after the length that `hub.db` names do not exist.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ ENTRY = np.dtype(
 
 
 class BatchEntry(NamedTuple):
-    """Which bytes of a segment are which offsets. `base + records` is the first offset after the
+    """The offsets and bytes of a batch in a segment. `base + records` is the first offset after the
     batch."""
 
     base: int
@@ -63,7 +63,7 @@ class BatchEntry(NamedTuple):
 
 
 class DamagedIndex(ValueError):
-    """An `.index` file is not as it was written; where it is again, `next_offset` begins."""
+    """An `.index` file is damaged. `next_offset` is the first offset after the damage, if known."""
 
     def __init__(self, reason: str, next_offset: int | None = None) -> None:
         super().__init__(reason)
@@ -71,8 +71,8 @@ class DamagedIndex(ValueError):
         self.next_offset = next_offset
 
 
-class _Block(NamedTuple):
-    """Where the entries of a block are."""
+class _IndexBlock(NamedTuple):
+    """The place of a block's entries."""
 
     first_offset: int
     position: int
@@ -81,30 +81,30 @@ class _Block(NamedTuple):
 
 
 def encode_block(entries: Sequence[BatchEntry]) -> bytes:
-    """The bytes of one block."""
+    """Return the bytes of one block."""
     rows = np.array([(*entry, 0) for entry in entries], dtype=ENTRY).tobytes()
     header = _HEADER.pack(MAGIC, len(entries), entries[0].base, crc32(rows))
     return header + _CHECKSUM.pack(crc32(header)) + rows
 
 
 class IndexReader:
-    """Finds entries in one `.index` file. Knows the blocks it has walked; holds one block in
-    memory."""
+    """Finds entries in one `.index` file. Remembers the blocks that it has read past; keeps one
+    block in memory."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._blocks: list[_Block] = []
+        self._blocks: list[_IndexBlock] = []
         self._walked_bytes = 0
         self._held: tuple[int, npt.NDArray[np.void]] | None = None
 
     def entries(
         self, descriptor: int, index_bytes: int, offset: int, bytes_max: int
     ) -> list[BatchEntry]:
-        """Entries from the one that holds `offset`, or the next, to the one that reaches
+        """Return entries from the one that holds `offset`, or the next, to the one that reaches
         `bytes_max` or to the end of its block.
 
-        None past the last. `index_bytes` is the committed length. `DamagedIndex` where damage
-        hides the answer: what lies before it is still found.
+        Empty after the last entry. `index_bytes` is the committed length. `DamagedIndex` if damage
+        hides the answer: entries before the damage are still found.
         """
         damage = self._walk(descriptor, index_bytes)
         number = max(
@@ -123,9 +123,9 @@ class IndexReader:
         return []
 
     def packed(self, descriptor: int, index_bytes: int, start: int, end: int) -> bytes:
-        """All entries, as rows of `ENTRY`, that hold any offset from `start` up to `end`.
+        """Return all entries, as rows of `ENTRY`, that hold an offset from `start` up to `end`.
 
-        `DamagedIndex` where damage hides any of them.
+        `DamagedIndex` if damage hides any of them.
         """
         damage = self._walk(descriptor, index_bytes)
         found: list[bytes] = []
@@ -152,7 +152,7 @@ class IndexReader:
             if magic != MAGIC or not whole:
                 return DamagedIndex(f"no block begins at byte {position}")
             size = count * ENTRY.itemsize
-            self._blocks.append(_Block(first_offset, position + _HEAD_BYTES, size, crc))
+            self._blocks.append(_IndexBlock(first_offset, position + _HEAD_BYTES, size, crc))
             self._walked_bytes += _HEAD_BYTES + size
         return None
 
@@ -162,8 +162,10 @@ class IndexReader:
         block = self._blocks[number]
         data = self._disk.read(descriptor, block.bytes, block.position)
         if len(data) != block.bytes or crc32(data) != block.crc:
-            behind = [following.first_offset for following in self._blocks[number + 1 :][:1]]
-            raise DamagedIndex(f"the entries at byte {block.position} fail their checksum", *behind)
+            after = (
+                self._blocks[number + 1].first_offset if number + 1 < len(self._blocks) else None
+            )
+            raise DamagedIndex(f"the entries at byte {block.position} fail their checksum", after)
         rows = np.frombuffer(data, dtype=ENTRY)
         self._held = (number, rows)
         return rows

@@ -1,4 +1,4 @@
-"""Messages in Python lists to the bytes of a log: what comes one by one is encoded together."""
+"""Messages in Python lists to the bytes of a log: single messages are encoded together."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tailrace.log.column_codec import encode_columns, even_dtype
 from tailrace.log.record import Encoded, Record, check_fields, encode_records
 from tailrace.log.schema import from_messages
-from tailrace.log.vectors import encode_columns, even_dtype
 
 _FEW: Final = 64
-"""Below so many messages the plain loop is as fast as any other way."""
+"""Below this number of messages the plain loop is as fast as any other way."""
 
 _FEW_UNEVEN: Final = 256
-"""Below so many messages of different lengths it still is."""
+"""Below this number of messages of different lengths the plain loop is as fast."""
 
 
 def encode_messages(
@@ -25,10 +25,10 @@ def encode_messages(
     timestamps: Sequence[int],
     headers: Mapping[int, Mapping[str, bytes]],
 ) -> Encoded:
-    """The bytes of messages. An empty key is none; `headers` has those of some, by their index.
+    """Return the bytes of messages. An empty key is none; `headers` has headers by index.
 
-    A timestamp or header that has no encoding is an `InvalidValue`; more than `BATCH_BYTES_MAX` is
-    `MessageTooLarge`.
+    A timestamp or header that cannot be encoded is an `InvalidValue`; more than `BATCH_BYTES_MAX`
+    is `MessageTooLarge`.
     """
     count = len(values)
     if count >= _FEW and not headers:
@@ -50,7 +50,7 @@ def encode_messages(
 def _encode_even(
     keys: Sequence[bytes], values: Sequence[bytes], timestamps: Sequence[int]
 ) -> Encoded:
-    """Messages whose keys are all of one length, and whose values are."""
+    """Encode messages whose keys have one length, and whose values have one length."""
     count, key_bytes, value_bytes = len(values), len(keys[0]), len(values[0])
     times: npt.NDArray[np.int64] = np.asarray(timestamps, np.int64)
     first, last = int(times.min()), int(times.max())

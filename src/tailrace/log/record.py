@@ -12,7 +12,7 @@ Records follow one another with nothing between them. All numbers are big-endian
     D  data
 
 A header block is a 4-byte length and a msgpack map of str to bytes; the payload follows it.
-`tailrace.log.vectors` makes and reads the same bytes for many records at once.
+`tailrace.log.column_codec` writes and reads the same bytes for many records at once.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from tailrace.amount import format_amount
 from tailrace.errors import InvalidValue, MessageTooLarge
 from tailrace.message import Mode, Op
 
 OVERHEAD_BYTES = 29
-"""What a record takes beside its key and its data."""
+"""The bytes of a record besides its key and its data."""
 
 BATCH_BYTES_MAX = 1 << 30
-"""The bytes that one append to one partition may have."""
+"""The largest number of bytes of one append to one partition."""
 
 TIMESTAMP_MAX = 253_402_300_799_999
-"""The last millisecond of the year 9999, the last that has a date in Python."""
+"""The last millisecond of the year 9999, the last year of Python's dates."""
 
 HEADERS_BIT = 0x80
 MODE_MAX = int(max(Mode))
@@ -64,7 +65,7 @@ _decode_headers = msgspec.msgpack.Decoder(dict[str, bytes]).decode
 
 
 class Record(NamedTuple):
-    """What a log holds. No key is None; no headers is None."""
+    """A record of a log. Without a key, `key` is None; without headers, `headers` is None."""
 
     offset: int
     timestamp: int
@@ -76,7 +77,7 @@ class Record(NamedTuple):
 
 
 class DamagedRecord(ValueError):
-    """Bytes that are not whole records: where the damaged one starts, and what is wrong with it."""
+    """Bytes that are not whole records: the position of the damaged record, and the reason."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(position, reason)
@@ -89,10 +90,10 @@ class DamagedRecord(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
-    """Records as the bytes of a log, their offsets not known before the partition's lock is held.
+    """Records as the bytes of a log. Their offsets are not known before the partition is locked.
 
-    `data` is writable, and `positions` says where in it each record starts. `first_timestamp` and
-    `last_timestamp` are the least and the greatest; both are 0 when there are no records.
+    `data` is writable, and `positions` has the start of each record in it. `first_timestamp` and
+    `last_timestamp` are the least and the greatest; both are 0 if there are no records.
     """
 
     data: memoryview
@@ -102,7 +103,7 @@ class Encoded:
 
     @property
     def count(self) -> int:
-        """How many records."""
+        """The number of records."""
         return len(self.positions)
 
     @property
@@ -113,9 +114,9 @@ class Encoded:
         return _at_every_byte(self.data)[self.positions + 12].astype(np.int64)
 
     def stamp(self, base_offset: int) -> memoryview:
-        """Write the offsets `base_offset`, `base_offset + 1`, … into `data`, which it returns.
+        """Write the offsets `base_offset`, `base_offset + 1`, … into `data`, and return it.
 
-        Stamping again replaces the offsets, so that a retry may land elsewhere.
+        Stamping again replaces the offsets, so that a retry may use others.
         """
         count = self.count
         if count < _FEW:
@@ -132,14 +133,14 @@ class Encoded:
 
 
 def _at_every_byte(data: memoryview) -> npt.NDArray[np.int64]:
-    """The 8-byte number at every position, so that many are read or written by one index."""
+    """Return a view of the 8-byte number at every position, to read or write many by one index."""
     return np.ndarray(len(data) - 7, ">i8", data, strides=(1,))
 
 
 def encode_records(records: Sequence[Record]) -> Encoded:
-    """The bytes of a few records.
+    """Return the bytes of a few records.
 
-    A mode, op, timestamp or header that has no encoding is an `InvalidValue`; more than
+    A mode, op, timestamp or header that cannot be encoded is an `InvalidValue`; more than
     `BATCH_BYTES_MAX` is `MessageTooLarge`.
     """
     parts: list[bytes] = []
@@ -172,13 +173,15 @@ def encode_records(records: Sequence[Record]) -> Encoded:
 
 
 def decode_records(data: Buffer) -> list[Record]:
-    """Every record of `data`, which must begin and end with whole ones, or `DamagedRecord`."""
+    """Return every record of `data`, which must begin and end with whole ones; else
+    `DamagedRecord`."""
     data = bytes(data)
     return [_record_at(data, position) for position in _walk(data)]
 
 
 def scan_positions(data: Buffer) -> Positions:
-    """Where each record of `data` starts, found by walking over lengths, or `DamagedRecord`."""
+    """Return where each record of `data` starts, computed from their lengths, or
+    `DamagedRecord`."""
     return np.fromiter(_walk(data), np.uint32)
 
 
@@ -186,7 +189,8 @@ def _walk(data: Buffer) -> Iterator[int]:
     position, size = 0, len(data)
     while position < size:
         if position + OVERHEAD_BYTES > size:
-            raise DamagedRecord(position, f"{size - position} bytes left, a record has at least 29")
+            left = format_amount(size - position, "byte")
+            raise DamagedRecord(position, f"{left} left, a record has at least {OVERHEAD_BYTES}")
         length, key_length = _FRAME.unpack_from(data, position + _FRAME_AT)
         end = position + _AFTER_LENGTH_BYTES + length
         if end > size:
@@ -215,7 +219,7 @@ def _record_at(data: bytes, position: int) -> Record:
 
 
 def check_headers(headers: Mapping[str, bytes]) -> None:
-    """`InvalidValue` for the first header that is not bytes under a name that is str."""
+    """Raise `InvalidValue` for the first header that is not bytes under a name that is str."""
     for name, value in headers.items():
         if not isinstance(name, str):
             raise InvalidValue("a header's name", name, "str")
@@ -224,7 +228,7 @@ def check_headers(headers: Mapping[str, bytes]) -> None:
 
 
 def header_block(headers: Mapping[str, bytes]) -> bytes:
-    """The block before a payload with headers; anything but bytes under str is `InvalidValue`."""
+    """Return the block before a payload with headers; `InvalidValue` unless str maps to bytes."""
     check_headers(headers)
     block = _encode_headers(dict(headers))
     return _LENGTH.pack(len(block)) + block
@@ -233,9 +237,9 @@ def header_block(headers: Mapping[str, bytes]) -> bytes:
 def read_header_block(
     data: Buffer, position: int, start: int, end: int
 ) -> tuple[dict[str, bytes] | None, int]:
-    """The headers in data that goes from `start` to `end`, and where the payload begins.
+    """Return the headers in data from `start` to `end`, and where the payload begins.
 
-    `DamagedRecord` naming `position` when there is no whole block.
+    `DamagedRecord`, which names `position`, if there is no whole block.
     """
     payload = start + 4
     if payload <= end:
@@ -249,7 +253,7 @@ def read_header_block(
 
 
 def check_fields(timestamp: int, mode: int, op: int) -> None:
-    """`InvalidValue` for the first that has no encoding."""
+    """Raise `InvalidValue` for the first of the three that cannot be encoded."""
     if not 0 <= mode <= MODE_MAX:
         raise InvalidValue("mode", mode, MODES)
     if not 0 <= op <= OP_MAX:
@@ -259,5 +263,5 @@ def check_fields(timestamp: int, mode: int, op: int) -> None:
 
 
 def batch_too_large(size_bytes: int) -> MessageTooLarge:
-    """The error for more bytes than one append may have."""
+    """Return the error for more bytes than one append may have."""
     return MessageTooLarge("a batch", size_bytes, BATCH_BYTES_MAX, "for one append; split it")

@@ -1,4 +1,4 @@
-"""Records as Arrow columns: their schema, and the way from and to single records."""
+"""Records as Arrow columns: their schema, and the conversion from and to single records."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ _FIELDS: list[pa.Field[Any]] = [
     pa.field("value", pa.binary(), nullable=False),
 ]
 SCHEMA = pa.schema(_FIELDS)
-"""Records in columns. No key and no headers are null; a value never is."""
+"""The columns of records. A missing key and missing headers are null; a value never is."""
 
 _ZEROS = pa.py_buffer(bytes(8 << 16))
-# Made of a buffer: where pandas is installed, `pa.array` would import it, for every process.
+# Built from a buffer: if pandas is installed, `pa.array` would import it, in every process.
 NO_OFFSETS: pa.Array[Any] = pa.Array.from_buffers(pa.int64(), 1 << 16, [None, _ZEROS])
 NO_CODES: pa.Array[Any] = pa.Array.from_buffers(pa.uint8(), 1 << 16, [None, _ZEROS])
 
 
-def settle_arrow() -> None:
-    """Have Arrow look for pandas, and import it where it is installed, now.
+def import_pandas_now() -> None:
+    """Let Arrow search for pandas now, and import it if it is installed.
 
-    It does so when it first makes an array of Python values. While a program ends that fails, and a
-    child that was forked meanwhile waits for it without end.
+    Arrow otherwise does so when it first creates an array of Python values. That fails while a
+    program ends, and a child that was forked during the import waits for it for ever.
     """
     pa.array([])
 
 
 def from_records(records: Sequence[Record]) -> pa.RecordBatch:
-    """Records as a batch in `SCHEMA`. A field beyond its column is an `InvalidValue`."""
+    """Return records as a batch in `SCHEMA`. A field too large for its column is `InvalidValue`."""
     if not records:
         return pa.RecordBatch.from_pylist([], schema=SCHEMA)
     offsets, timestamps, modes, ops, keys, headers, values = zip(*records, strict=True)
@@ -80,7 +80,7 @@ def from_messages(
     values: Sequence[bytes],
     headers: Sequence[Mapping[str, bytes] | None] = (),
 ) -> pa.RecordBatch:
-    """Messages as a batch in `SCHEMA`. Without headers for any, none has some."""
+    """Return messages as a batch in `SCHEMA`; without `headers`, no message has any."""
     count = len(values)
     return pa.RecordBatch.from_arrays(
         [
@@ -97,7 +97,7 @@ def from_messages(
 
 
 def zeros(count: int, kept: pa.Array[Any]) -> pa.Array[Any]:
-    """So many zeros of the kind that is kept, which most batches need no more of."""
+    """Return `count` zeros of the type of `kept`: a slice of it if it is long enough."""
     return kept.slice(0, count) if count <= len(kept) else pa.array(np.zeros(count), kept.type)
 
 
@@ -115,7 +115,7 @@ def _pairs(headers: Mapping[str, bytes] | None) -> list[tuple[str, bytes]] | Non
 
 
 def records_of(batch: pa.RecordBatch) -> list[Record]:
-    """The rows of a batch in `SCHEMA`, as records."""
+    """Return the rows of a batch in `SCHEMA` as records."""
     headers: list[dict[str, bytes] | None] = [None] * batch.num_rows
     if batch["headers"].null_count < batch.num_rows:
         headers = [unique(pairs) if pairs else None for pairs in batch["headers"].to_pylist()]
@@ -133,7 +133,7 @@ def records_of(batch: pa.RecordBatch) -> list[Record]:
 
 
 def unique(pairs: list[tuple[str, bytes]]) -> dict[str, bytes]:
-    """The headers of a row; `InvalidValue` when a name is there twice."""
+    """Return the headers of a row; `InvalidValue` if a name occurs twice."""
     headers = dict(pairs)
     if len(headers) < len(pairs):
         raise InvalidValue("headers", [name for name, _ in pairs], "each name once")

@@ -1,5 +1,4 @@
-"""What people do with a hub: functions that take one and return plain values.
+"""Operations on a hub: functions that take a hub and return plain values.
 
-There is one implementation for every face. The command line prints these values, in tables or in
-JSON; nothing here prints, asks or exits.
+The command line prints these values, as tables or as JSON. Nothing here prints, asks or exits.
 """

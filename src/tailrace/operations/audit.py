@@ -1,7 +1,9 @@
-"""Who changed what by hand, and why: the topic ``tailrace.audit``.
+"""The audit of manual changes: the topic ``tailrace.audit``.
 
-A record of it is stored in one transaction with the change that it tells of, so there is neither
-without the other. Its key is what was changed, its value an `AuditEntry` as JSON.
+The entry of a change to a writer or to dead letters is stored in one transaction with the change,
+so neither exists without the other. The entry of a change to a topic or a group is stored directly
+after the change. The key of the record is the target of the change, the value an `AuditEntry` as
+JSON.
 """
 
 from __future__ import annotations
@@ -12,18 +14,20 @@ import socket
 import time
 from collections import deque
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
-from tailrace.backend.contract import Records
-from tailrace.hub import Hub
+from tailrace.backend.contract import Records, Transaction
+from tailrace.clock import utc_time
+from tailrace.hub.hub import Hub
+from tailrace.hub.topic import Topic
 from tailrace.log.columns import records_of
 from tailrace.log.record import Record
 from tailrace.message import Mode, Op, Partition
-from tailrace.topic.own import own_topic
-from tailrace.topic.topic import Topic
+from tailrace.topic.internal_topics import open_internal_topic
+from tailrace.topic.view import commit_following
 
 AUDIT: Final = "tailrace.audit"
 
@@ -32,9 +36,9 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class AuditEntry(msgspec.Struct, frozen=True):
-    """One change: who made it, when, by which command, of what, and how that was before and after.
+    """A manual change: its time, user, command and target, and the state before and after.
 
-    `who` is ``user@host``. A change that was asked to have no reason has an empty one.
+    `who` is ``user@host``. `reason` is empty for a command that does not require one.
     """
 
     time: datetime
@@ -58,9 +62,9 @@ def audit_entry(
     after: Mapping[str, Any] = _NOTHING,
     reason: str = "",
 ) -> AuditEntry:
-    """An entry of this moment, by the user of this process."""
+    """Return an entry with the current time and the user of this process."""
     return AuditEntry(
-        datetime.fromtimestamp(time.time_ns() // 1_000_000 / 1000, UTC),
+        utc_time(time.time_ns() // 1_000_000),
         f"{_user()}@{socket.gethostname()}",
         os.getpid(),
         command,
@@ -72,21 +76,31 @@ def audit_entry(
 
 
 def audit_topic(hub: Hub) -> Topic[Any]:
-    """The topic of all entries, made if it is not there."""
-    own_topic(hub.backend, AUDIT, time.time_ns() // 1_000_000)
+    """Return the audit topic. Create it if it does not exist."""
+    open_internal_topic(hub.backend, AUDIT, time.time_ns() // 1_000_000)
     return hub.topic(AUDIT)
 
 
 def audit_append(topic: Topic[Any], entry: AuditEntry) -> tuple[Partition, Records]:
-    """What a transaction appends to have an entry stored with it."""
+    """Return the append that stores an entry, for the transaction of the change."""
     time_ms = int(entry.time.timestamp() * 1000)
     key = entry.target.encode()
     record = Record(0, time_ms, Mode.SYNC, Op.INSERT, key, None, _encode(entry))
     return topic.view.target.partition_of(key), (record,)
 
 
+def append_audit(hub: Hub, entry: AuditEntry) -> None:
+    """Store an entry by itself, after a change that is not part of a `Transaction`."""
+    topic = audit_topic(hub)
+    commit_following(
+        hub.backend,
+        {topic.name: topic.view},
+        lambda: Transaction((audit_append(topic, entry),), since=topic.view.target.since),
+    )
+
+
 def read_audit(hub: Hub, target: str | None, count: int) -> list[AuditEntry]:
-    """The newest entries, oldest first; of one target, or of all."""
+    """Return the newest entries, at most `count`, the oldest first; of one target, or of all."""
     newest: deque[AuditEntry] = deque(maxlen=count)
     if AUDIT not in hub.topics():
         return []
@@ -101,5 +115,5 @@ def read_audit(hub: Hub, target: str | None, count: int) -> list[AuditEntry]:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a user without a name, as containers have them
+    except (KeyError, OSError):  # a user without a name, as in containers
         return str(os.getuid())

@@ -1,7 +1,7 @@
-"""A quick measurement of this machine: what a hub on this disk takes and gives in a second.
+"""A quick benchmark of this machine: pushes and reads per second on the disk of the hub.
 
-It works in a new directory beside the hub, on the same disk, and removes it. Each row runs for
-about the same time, so the whole takes a few seconds; for comparisons, run it more than once.
+It uses a temporary directory beside the hub. Each row is measured for the same time, so the whole
+takes a few seconds. For comparisons, run it more than once.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tailrace.hub import Hub
-from tailrace.hub import open as open_hub
+from tailrace.hub.hub import Hub
+from tailrace.hub.hub import open as open_hub
+from tailrace.hub.topic import Topic
 from tailrace.settings import HubSettings
-from tailrace.topic.topic import Topic
 
 VALUE_BYTES: Final = 100
 ROW_SECONDS: Final = 0.5
@@ -35,7 +35,7 @@ _WRITE_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One row: how many of `unit` were done, in how many seconds."""
+    """A row: the number of `unit` in a number of seconds, and the rates."""
 
     name: str
     unit: str
@@ -46,12 +46,12 @@ class Measurement:
 
     @classmethod
     def of(cls, name: str, unit: str, count: int, size_bytes: int, seconds: float) -> Measurement:
-        """A row with its rates."""
+        """Return a row with its rates."""
         return cls(name, unit, count, seconds, count / seconds, size_bytes / seconds)
 
 
 def bench(directory: Path, seconds: float = ROW_SECONDS) -> Iterator[Measurement]:
-    """Measure in a new directory beneath an existing one; about `seconds` for each row."""
+    """Yield measurements in a temporary directory below `directory`, each of about `seconds`."""
     with tempfile.TemporaryDirectory(dir=directory, prefix="tailrace-bench-") as scratch:
         with Path(scratch, "raw").open("wb", buffering=0) as file:
             yield _measure("disk: write and sync 1 MiB", "writes", _disk(file), seconds)
@@ -73,7 +73,7 @@ def _bench_hub(hub: Hub, sync: str, seconds: float) -> Iterator[Measurement]:
 
 
 Step = Callable[[], tuple[int, int]]
-"""Does some work and says how many things it did, and of how many bytes."""
+"""Does some work. Returns the number of things done, and their bytes."""
 
 
 def _measure(name: str, unit: str, step: Step, seconds: float) -> Measurement:
@@ -142,15 +142,15 @@ def _append(topic: Topic[bytes]) -> Step:
 
 
 def _columns(topic: Topic[bytes]) -> Step:
-    return _over(topic, lambda _partition, records: int(records.num_rows))
+    return _read_all(topic, lambda _partition, records: int(records.num_rows))
 
 
 def _messages(topic: Topic[bytes]) -> Step:
-    return _over(topic, lambda partition, records: len(topic.messages(partition, records)))
+    return _read_all(topic, lambda partition, records: len(topic.messages(partition, records)))
 
 
-def _over(topic: Topic[bytes], work: Callable[[Any, pa.RecordBatch], int]) -> Step:
-    """Read the topic round and round, one poll a step."""
+def _read_all(topic: Topic[bytes], work: Callable[[Any, pa.RecordBatch], int]) -> Step:
+    """Read the topic again and again, one poll per step."""
     reader = topic.reader()
 
     def step() -> tuple[int, int]:

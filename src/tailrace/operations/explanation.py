@@ -1,13 +1,14 @@
-"""What an explanation is made of."""
+"""The parts of an explanation: a headline, facts, and commands to run."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something to know: its name and a sentence."""
+    """A named fact, described in one sentence."""
 
     name: str
     what: str
@@ -15,7 +16,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A command that helps, and what comes of it."""
+    """A command that helps, and its outcome."""
 
     name: str
     command: str
@@ -24,10 +25,17 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What something waits for: a headline, what there is to know, and what helps."""
+    """The state of a topic, group, partition or writer. `waits` is True if records wait for it."""
 
     subject: str
     waits: bool
     headline: str
     facts: tuple[Fact, ...]
     remedies: tuple[Remedy, ...]
+
+
+def fact_lines(facts: Iterable[Fact], width: int = 0) -> list[str]:
+    """Return one indented line for each fact, with the names padded to one width."""
+    listed = list(facts)
+    padded = max([width, *(len(fact.name) for fact in listed)])
+    return [f"  {fact.name:<{padded}}  {fact.what}" for fact in listed]

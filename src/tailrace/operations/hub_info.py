@@ -1,93 +1,86 @@
-"""What a hub is: its identity and policy, and the room it takes."""
+"""A hub: its identity and policy, its contents, and the disk space it uses."""
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
+from datetime import datetime
 
-from tailrace.backend.embedded import EmbeddedBackend
-from tailrace.errors import InvalidValue
-from tailrace.hub import Hub
-from tailrace.operations.holdings import Held, layout_of, total
-from tailrace.operations.topics import list_topics
+from tailrace.backend.capabilities import InDirectory
+from tailrace.clock import utc_time
+from tailrace.hub.hub import Hub
+from tailrace.operations.topic.describe import list_topics
+from tailrace.topic.internal_topics import is_internal
 
 
 @dataclass(frozen=True, slots=True)
 class HubSummary:
-    """A hub. `bytes` are those of the messages, beside the database with its write-ahead log."""
+    """A hub. `topics`, `messages` and `bytes` count the topics of users.
+
+    `internal_messages` and `internal_bytes` count the topics that Tailrace keeps for itself.
+
+    The fields from `hub_id` to `created`, and those from `database_bytes` on, are None if the
+    backend does not keep the hub in a directory.
+    """
 
     path: str
-    hub_id: str
-    format: int
-    sync: str
-    incarnation: int
-    created: datetime
+    hub_id: str | None
+    format: int | None
+    sync: str | None
+    incarnation: int | None
+    created: datetime | None
     topics: int
     messages: int
     bytes: int
-    database_bytes: int
-    wal_bytes: int
-    disk_free_bytes: int
-    disk_percent: int
+    internal_messages: int
+    internal_bytes: int
+    database_bytes: int | None
+    wal_bytes: int | None
+    disk_free_bytes: int | None
+    disk_percent: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptedGaps:
-    """The gaps that `status` shows no more."""
+    """The gaps that `status` no longer shows."""
 
     gaps: tuple[str, ...]
 
 
 def hub_info(hub: Hub) -> HubSummary:
-    """What the hub says of itself, and what it holds."""
-    backend = embedded(hub)
-    layout = layout_of(hub)
-    topics = list_topics(hub)
-    held = total(Held(each.messages, each.bytes) for each in topics)
-    free_bytes, percent = disk_usage(layout.directory)
-    info = backend.info
+    """Describe a hub, and count its topics and messages."""
+    backend = hub.backend
+    found = list_topics(hub)
+    topics = [topic for topic in found if not is_internal(topic.name)]
+    internal = [topic for topic in found if is_internal(topic.name)]
+    info = use = None
+    if isinstance(backend, InDirectory):
+        info, use = backend.info, backend.directory_use()
     return HubSummary(
         path=backend.name,
-        hub_id=info.hub_id,
-        format=info.format,
-        sync=info.sync,
-        incarnation=info.incarnation,
-        created=datetime.fromtimestamp(info.created_ms / 1000, UTC),
+        hub_id=info and info.hub_id,
+        format=info and info.format,
+        sync=info and info.sync,
+        incarnation=info and info.incarnation,
+        created=info and utc_time(info.created_ms),
         topics=len(topics),
-        messages=held.messages,
-        bytes=held.bytes,
-        database_bytes=file_bytes(layout.database),
-        wal_bytes=file_bytes(layout.database.with_name("hub.db-wal")),
-        disk_free_bytes=free_bytes,
-        disk_percent=percent,
+        messages=sum(topic.messages for topic in topics),
+        bytes=sum(topic.bytes for topic in topics),
+        internal_messages=sum(topic.messages for topic in internal),
+        internal_bytes=sum(topic.bytes for topic in internal),
+        database_bytes=use and use.database_bytes,
+        wal_bytes=use and use.wal_bytes,
+        disk_free_bytes=use and use.disk_free_bytes,
+        disk_percent=use and use.disk_percent,
     )
 
 
 def accept_gaps(hub: Hub) -> AcceptedGaps:
-    """Forget the gaps that a crash of the machine left, which `status` shows until then."""
-    backend = embedded(hub)
+    """Remove the gaps that a crash of the machine left; until then `status` shows them.
+
+    A hub that is not in a directory has none.
+    """
+    backend = hub.backend
+    if not isinstance(backend, InDirectory):
+        return AcceptedGaps(())
     backend.accept_gaps()
     return AcceptedGaps(backend.info.gaps)
-
-
-def embedded(hub: Hub) -> EmbeddedBackend:
-    """The backend of a hub in a directory; `InvalidValue` for any other."""
-    if not isinstance(hub.backend, EmbeddedBackend):
-        raise InvalidValue("hub", hub.backend.name, "a hub in a directory")
-    return hub.backend
-
-
-def disk_usage(directory: Path) -> tuple[int, int]:
-    """The bytes that are free for us on the disk of a directory, and how full it is in percent."""
-    usage = shutil.disk_usage(directory)
-    return usage.free, round(100 * usage.used / ((usage.used + usage.free) or 1))
-
-
-def file_bytes(path: Path) -> int:
-    """The length of a file, 0 where there is none. It is not opened: `hub.db` must not be."""
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0

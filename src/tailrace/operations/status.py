@@ -1,38 +1,52 @@
-"""Is the hub well? Cheap checks only, each with the command or the deed that helps."""
+"""The health of a hub: quick checks, each problem with a command or action that helps."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
 from tailrace.amount import format_amount
-from tailrace.backend.embedded import EmbeddedBackend
-from tailrace.backend.embedded.reading import SegmentInfo
+from tailrace.backend.capabilities import InDirectory, SegmentInfo
+from tailrace.clock import Clock, SystemClock, utc_time
 from tailrace.errors import BackendUnavailable
-from tailrace.group.view import GroupDetail, GroupSummary, show_groups
-from tailrace.hub import Hub
+from tailrace.group.store.describe import GroupDetail, GroupSummary, show_groups
+from tailrace.hub.hub import Hub
 from tailrace.message import Partition
-from tailrace.operations.holdings import embedded_log, layout_of
-from tailrace.operations.hub_info import HubSummary, file_bytes, hub_info
-from tailrace.operations.pipelines import PipelineView, view_pipelines
-from tailrace.operations.segments import partitions_in
-from tailrace.operations.standstill import name_failed, silent_owner
-from tailrace.pipeline.books import State
+from tailrace.operations.dead_letters.mailboxes import count_group_letters
+from tailrace.operations.group.stuck import (
+    describe_behind,
+    describe_more,
+    name_failed,
+    silent_owner,
+)
+from tailrace.operations.hub_info import HubSummary, hub_info
+from tailrace.operations.pipeline.describe import PipelineView, WriterView, view_pipelines
+from tailrace.operations.storage.segments import partitions_in
+from tailrace.operations.storage.storage_use import missing_bytes, segments_in
+from tailrace.pipeline.writer_status import WriterStatus
 from tailrace.topic.lineage import is_usual_count
 
 DISK_PERCENT_MAX: Final = 95
 DISK_FREE_BYTES_MIN: Final = 10 << 30
-"""A disk is nearly full when it is fuller than the one and has less free than the other."""
+"""A disk is nearly full if it is fuller than the first and has less free than the second."""
+
+RESTART_MAX: Final = timedelta(seconds=60)
+"""How long a pipeline that was stopped cleanly may lag before that is a problem: a restart."""
 
 WAL_BYTES_MAX: Final = 100 << 20
-"""A write-ahead log beyond this means that something keeps it from starting over."""
+"""A larger write-ahead log means that a reader keeps it from being reset."""
+
+
+WAIT_MAX: Final = timedelta(minutes=1)
+"""A writer that has waited longer for its sink is a problem; before, it is a note."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is not well: what it is about, what it is, and what helps."""
+    """A problem: its subject, a description, and a command or action that helps."""
 
     subject: str
     what: str
@@ -41,9 +55,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class HubStatus:
-    """The problems found, none when all is well, and what there is; nothing if it did not open.
+    """The health of a hub. `well` is True if there are no problems.
 
-    `notes` are well, and worth knowing.
+    `hub` is None if the hub could not be opened. `pipelines` and `groups` are counts. `notes` are
+    not problems, but worth knowing.
     """
 
     well: bool
@@ -54,54 +69,62 @@ class HubStatus:
     notes: tuple[Problem, ...] = ()
 
 
-def status(hub: Hub) -> HubStatus:
-    """Look at everything that can be seen without reading the records."""
+def status(hub: Hub, clock: Clock | None = None) -> HubStatus:
+    """Check everything that can be checked without reading the records."""
+    now = utc_time((clock or SystemClock()).now_ms())
     info = hub_info(hub)
     pipelines = view_pipelines(hub)
     groups = show_groups(hub.backend)
-    problems = [*_gaps(hub), *_disk(info), *_database(hub, info), *_files(hub)]
+    problems = [*_gaps(hub), *_disk(info), *_database(hub), *_files(hub)]
+    notes: list[Problem] = []
     for pipeline in pipelines:
         problems += [*_reader(pipeline), *_writers(pipeline), *_letters(pipeline)]
+        if stopped := _stopped(pipeline, now):
+            is_problem = _is_behind(pipeline) and not _stopped_just_now(pipeline, now)
+            (problems if is_problem else notes).append(stopped)
+        for since, waiting in _waiting(pipeline, now):
+            (problems if now - since > WAIT_MAX else notes).append(waiting)
     for group in groups:
         problems += [*_unattended(group.summary), *_failed(group), *_silent(hub, group)]
-    notes = tuple(
-        note
-        for group in groups
-        for note in (*_standing_by(hub, group.summary), *_topic_deleted(group.summary))
-    )
-    return HubStatus(not problems, tuple(problems), info, len(pipelines), len(groups), notes)
+        problems += _letters_of_group(hub, group.summary.name)
+        notes += [*_standing_by(hub, group.summary), *_topic_deleted(group.summary)]
+    return HubStatus(not problems, tuple(problems), info, len(pipelines), len(groups), tuple(notes))
 
 
 def unavailable(path: str, error: BackendUnavailable) -> HubStatus:
-    """The status of a hub that could not be opened in time."""
-    remedy = "it goes on when the process it names does"
+    """Return the status of a hub that could not be opened in time."""
+    remedy = "wait for that process, or end it"
     if "process" not in str(error):
-        remedy = "see to what it says, then look again"
+        remedy = "fix the cause, then run tailrace status again"
     return HubStatus(False, (Problem(f"hub {path}", str(error), remedy),), None)
 
 
 def _gaps(hub: Hub) -> Iterator[Problem]:
-    if isinstance(hub.backend, EmbeddedBackend):
+    if isinstance(hub.backend, InDirectory):
         for gap in hub.backend.info.gaps:
-            remedy = "push again what the producers still have, then: tailrace hub accept-gaps"
+            remedy = "push the lost messages again, then: tailrace hub accept-gaps"
             yield Problem("gap", gap, remedy)
 
 
 def _disk(info: HubSummary) -> Iterator[Problem]:
-    full = info.disk_percent > DISK_PERCENT_MAX
-    if full and info.disk_free_bytes < DISK_FREE_BYTES_MIN:
+    if info.disk_percent is None or info.disk_free_bytes is None:
+        return
+    if info.disk_percent > DISK_PERCENT_MAX and info.disk_free_bytes < DISK_FREE_BYTES_MIN:
         free_mb = info.disk_free_bytes // 1_000_000
         what = f"{info.disk_percent} % full, {free_mb:,} MB free"
-        yield Problem("disk", what, "free some space, or: tailrace topic delete TOPIC")
+        yield Problem("disk", what, "free disk space, or: tailrace topic delete TOPIC")
 
 
-def _database(hub: Hub, info: HubSummary) -> Iterator[Problem]:
-    if info.wal_bytes > WAL_BYTES_MAX:
-        what = f"hub.db-wal has {info.wal_bytes:,} bytes and should start over long before"
-        yield Problem("database", what, "stop readers that are stuck; the next commit shrinks it")
-    if not layout_of(hub).reserve.exists():
-        what = "hub.reserve was given up on a full disk"
-        yield Problem("reserve", what, "free 16 MiB and more: the next push makes it again")
+def _database(hub: Hub) -> Iterator[Problem]:
+    if not isinstance(hub.backend, InDirectory):
+        return
+    use = hub.backend.directory_use()
+    if use.wal_bytes > WAL_BYTES_MAX:
+        what = f"hub.db-wal has {use.wal_bytes:,} bytes, expected less than {WAL_BYTES_MAX:,}"
+        yield Problem("database", what, "end stuck readers; the next commit shrinks it")
+    if not use.has_reserve:
+        what = "hub.reserve is missing: the disk was full, or a backup without it was restored"
+        yield Problem("reserve", what, "free at least 16 MiB; the next push creates it again")
 
 
 def _reader(pipeline: PipelineView) -> Iterator[Problem]:
@@ -109,51 +132,113 @@ def _reader(pipeline: PipelineView) -> Iterator[Problem]:
         what = f"FAILED {pipeline.reader_failed:%H:%M}"
         remedy = f"tailrace pipeline status {pipeline.name}"
         yield Problem(f"reader {pipeline.name}", what, remedy)
+    if pipeline.reader_waits is not None:
+        what = ", ".join(pipeline.reader_waits.split(" · ")[:2])
+        remedy = "check the path of the reader; it waits for the first file"
+        yield Problem(f"reader {pipeline.name}", what, remedy)
+
+
+def _stopped(pipeline: PipelineView, now: datetime) -> Problem | None:
+    """Return that a pipeline does not run, if it lags or was meant to run until it is stopped."""
+    if pipeline.running is not None or not pipeline.writers:
+        return None
+    if not _is_behind(pipeline) and (not pipeline.follows or pipeline.reader_failed is not None):
+        return None
+    what = "not running"
+    if pipeline.last_stop is not None:
+        what += f" since {_time(pipeline.last_stop, now)}"
+    elif pipeline.last_start is not None:
+        what += f", its run of {_time(pipeline.last_start, now)} was killed"
+    if pipeline.reader_unfinished:
+        what += ", its reader has not finished"
+    lagging = sorted(_lagging(pipeline), key=lambda writer: writer.lag, reverse=True)
+    if lagging:
+        what += f", {lagging[0].name} lags {lagging[0].lag:,}"
+        what += f" and {len(lagging) - 1} more" if lagging[1:] else ""
+    if not _is_behind(pipeline):
+        what += ", caught up"
+    return Problem(f"pipeline {pipeline.name}", what, pipeline.run_command)
+
+
+def _is_behind(pipeline: PipelineView) -> bool:
+    """True if a pipeline has work left that its failures, reported elsewhere, do not explain."""
+    return pipeline.reader_unfinished or bool(_lagging(pipeline))
+
+
+def _lagging(pipeline: PipelineView) -> list[WriterView]:
+    return [w for w in pipeline.writers if w.lag and w.state is not WriterStatus.FAILED]
+
+
+def _stopped_just_now(pipeline: PipelineView, now: datetime) -> bool:
+    """True for a pipeline that was stopped cleanly, and may be about to start again."""
+    return pipeline.last_stop is not None and now - pipeline.last_stop < RESTART_MAX
+
+
+def _time(time: datetime, now: datetime) -> str:
+    """Return a time of day, with its date if it is not of the last 24 hours."""
+    return f"{time:%H:%M}" if now - time < timedelta(days=1) else f"{time:%Y-%m-%d %H:%M}"
 
 
 def _writers(pipeline: PipelineView) -> Iterator[Problem]:
     for writer in pipeline.writers:
-        if writer.state is State.FAILED:
+        if writer.state is WriterStatus.FAILED:
             since = "" if writer.since is None else f" {writer.since:%H:%M}"
             where = "" if writer.position is None else f" at {writer.position}"
-            what = f"FAILED{since}{where}, {writer.behind:,} behind"
+            what = f"FAILED{since}{where}, lag {writer.lag:,}"
             yield Problem(f"writer {writer.name}", what, f"tailrace explain {writer.name}")
 
 
+def _waiting(pipeline: PipelineView, now: datetime) -> Iterator[tuple[datetime, Problem]]:
+    """Yield the writers that wait for their sinks, with the begin of the wait."""
+    for writer in pipeline.writers:
+        if writer.state is WriterStatus.WAITING and writer.since is not None:
+            since = _time(writer.since, now)
+            what = f"WAITING since {since} for {writer.waits_for}, lag {writer.lag:,}"
+            remedy = f"tailrace explain {writer.name}"
+            yield writer.since, Problem(f"writer {writer.name}", what, remedy)
+
+
 def _letters(pipeline: PipelineView) -> Iterator[Problem]:
-    waiting = {writer.name: writer.dead_letters for writer in pipeline.writers}
-    waiting[pipeline.name] = pipeline.unreadable
-    for name, count in waiting.items():
+    pending = {writer.name: writer.dead_letters for writer in pipeline.writers}
+    pending[pipeline.name] = pipeline.unreadable
+    for name, count in pending.items():
         if count:
             subject = f"{'writer' if '/' in name else 'reader'} {name}"
             remedy = f"tailrace dlq {name} list --by error"
-            yield Problem(subject, format_amount(count, "dead letter"), remedy)
+            yield Problem(subject, format_amount(count, "pending dead letter"), remedy)
+
+
+def _letters_of_group(hub: Hub, group: str) -> Iterator[Problem]:
+    if count := count_group_letters(hub, group):
+        remedy = f"tailrace dlq {group} list --by error"
+        yield Problem(f"group {group}", format_amount(count, "pending dead letter"), remedy)
 
 
 def _unattended(group: GroupSummary) -> Iterator[Problem]:
-    if group.behind and not group.consumers:
-        what = f"{group.behind:,} behind, and no consumer runs"
+    if group.lag and not group.consumers:
+        what = f"lag {group.lag:,}, no consumer runs"
         yield Problem(f"group {group.name}", what, f"tailrace lag {group.name}")
 
 
 def _failed(group: GroupDetail) -> Iterator[Problem]:
-    for stream in group.streams:
-        if stream.failed:
-            first, *others = stream.failed
-            more = f" and {len(others):,} more" if others else ""
-            what = f"stands still at {name_failed(first)}{more}, {stream.behind:,} behind"
-            remedy = f"tailrace explain {stream.partition}"
+    for each in group.partitions:
+        if each.failed:
+            first = next((f for f in each.failed if f.next_attempt is None), each.failed[0])
+            verb = "stuck at" if first.next_attempt is None else "retrying"
+            times = format_amount(first.attempts, "time")
+            behind = describe_behind(first, each)
+            what = f"{verb} {name_failed(first)}{describe_more(each)}, failed {times}"
+            what += (f", {behind}" if behind else "") + f", lag {each.lag:,}"
+            remedy = f"tailrace explain {each.partition}"
             yield Problem(f"group {group.summary.name}", what, remedy)
 
 
 def _silent(hub: Hub, group: GroupDetail) -> Iterator[Problem]:
-    found = {silent.id: silent for s in group.streams if (silent := silent_owner(hub, group, s))}
+    found = {silent.id: silent for p in group.partitions if (silent := silent_owner(hub, group, p))}
     for each in found.values():
-        count = sum(stream.owner == each.id for stream in group.streams)
-        what = (
-            f"{each.id} has {format_amount(count, 'stream')}"
-            f" and gave no sign of life for {each.silent_s:.0f} s"
-        )
+        count = sum(partition.owner == each.id for partition in group.partitions)
+        owned = format_amount(count, "partition")
+        what = f"{each.id} owns {owned}, no heartbeat for {each.silent_s:.0f} s"
         yield Problem(
             f"group {group.summary.name}", what, f"tailrace group show {group.summary.name}"
         )
@@ -166,13 +251,13 @@ def _topic_deleted(group: GroupSummary) -> Iterator[Problem]:
 
 
 def _standing_by(hub: Hub, group: GroupSummary) -> Iterator[Problem]:
-    """Consumers without a stream, and the scaling of a topic that would give them one."""
+    """Yield a note on consumers without a partition, with the scaling that gives them one."""
     if group.standing_by:
-        what = f"{group.standing_by} of {group.consumers} consumers stand by"
+        what = f"{group.standing_by} of {format_amount(group.consumers, 'consumer')} on standby"
         remedy = f"tailrace group show {group.name}"
         if group.filter in hub.topics():
             partitions = hub.topic(group.filter).view.definition.shape.partitions
-            if partitions < group.consumers:  # else streams wait for others, and will be enough
+            if partitions < group.consumers:  # else partitions wait for others, and will be enough
                 counts = filter(is_usual_count, itertools.count(partitions, partitions))
                 enough = next(count for count in counts if count >= group.consumers)
                 remedy = f"tailrace topic scale {group.filter} {enough}"
@@ -180,19 +265,18 @@ def _standing_by(hub: Hub, group: GroupSummary) -> Iterator[Problem]:
 
 
 def _files(hub: Hub) -> Iterator[Problem]:
-    log = embedded_log(hub)
     for partition in partitions_in(hub, None):
-        for info in log.segments(partition):
+        for info in segments_in(hub, partition):
             if problem := _file(partition, info):
                 yield problem
 
 
 def _file(partition: Partition, info: SegmentInfo) -> Problem | None:
-    missing_bytes = info.bytes - file_bytes(info.log_path)
-    if missing_bytes <= 0:
+    missing = missing_bytes(info)
+    if not missing:
         return None
-    gone = not info.log_path.exists()
-    what = "is gone" if gone else f"ends {missing_bytes:,} bytes early"
+    early = f"ends {format_amount(missing, 'byte')} early"
+    what = early if info.log_path.exists() else "is missing"
     return Problem(
         f"partition {partition}",
         f"{info.log_path.name} {what}",

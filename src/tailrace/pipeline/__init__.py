@@ -1,1 +1,1 @@
-"""A reader, functions, writers: each writer with a ledger of its own."""
+"""Pipelines: a reader, functions and writers, with a commit log between and a ledger per writer."""

@@ -1,4 +1,4 @@
-"""Ranges of offsets, and what can be done with them."""
+"""Ranges of offsets."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 
 class Offsets(NamedTuple):
-    """The offsets from `start` up to, not including, `end`."""
+    """The offsets from `start` to `end`, without `end`."""
 
     start: int
     end: int
 
 
-def united(ranges: Iterable[Offsets]) -> list[Offsets]:
-    """Ranges in order, apart from each other, that cover the same offsets."""
+def merge_ranges(ranges: Iterable[Offsets]) -> list[Offsets]:
+    """Return the fewest ranges that cover the same offsets, in order."""
     merged: list[Offsets] = []
     for start, end in sorted(ranges):
         if merged and start <= merged[-1].end:
@@ -24,11 +24,11 @@ def united(ranges: Iterable[Offsets]) -> list[Offsets]:
     return merged
 
 
-def without(offsets: Offsets, taken: Sequence[int]) -> list[Offsets]:
-    """A range less some single offsets."""
+def subtract_offsets(offsets: Offsets, removed: Sequence[int]) -> list[Offsets]:
+    """Return the range without some single offsets, as ranges in order."""
     left = []
     at = offsets.start
-    for offset in sorted(set(taken)):
+    for offset in sorted(set(removed)):
         if at < offset:
             left.append(Offsets(at, offset))
         at = max(at, offset + 1)
@@ -37,7 +37,7 @@ def without(offsets: Offsets, taken: Sequence[int]) -> list[Offsets]:
     return left
 
 
-def within(ranges: Sequence[Offsets], bounds: Offsets) -> list[Offsets]:
-    """What ranges have in common with one."""
+def intersect_ranges(ranges: Sequence[Offsets], bounds: Offsets) -> list[Offsets]:
+    """Return the parts of the ranges that lie within `bounds`."""
     cut = (Offsets(max(start, bounds.start), min(end, bounds.end)) for start, end in ranges)
     return [each for each in cut if each.start < each.end]

@@ -1,7 +1,7 @@
-"""Running a pipeline: one thread reads, one drives each writer.
+"""Running a pipeline: one thread reads, one thread drives each writer.
 
-A writer that fails stops no other; a reader that fails ends the run, once the writers have finished
-what is under way.
+A writer that fails, or that waits for its sink, does not stop the others. A reader that fails ends
+the run, after the writers have finished the batches in flight.
 """
 
 from __future__ import annotations
@@ -10,72 +10,51 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Final
 
-from tailrace.backend.embedded import EmbeddedBackend
+from tailrace.backend.capabilities import Compacts
 from tailrace.clock import Clock, SystemClock
-from tailrace.errors import Error
-from tailrace.hub import Hub
+from tailrace.errors import Error, NothingToRead, UnknownTopic
+from tailrace.hub.hub import Hub
 from tailrace.message import Partition
-from tailrace.pipeline.books import WriterState
-from tailrace.pipeline.checking import check
-from tailrace.pipeline.definition import CatchUp, OnError, PipelineDefinition
-from tailrace.pipeline.deliver import told
-from tailrace.pipeline.driving import Driver, DriverOf, drive_directly
-from tailrace.pipeline.pressure import Pressure
+from tailrace.pipeline.backpressure import Backpressure
+from tailrace.pipeline.catalog import find, hold_name, register, unregister
+from tailrace.pipeline.commit_log import describe_deletion, open_topics
+from tailrace.pipeline.definition.definition import PipelineDefinition
+from tailrace.pipeline.definition.settings import CatchUp, OnError
+from tailrace.pipeline.engine.driver import Driver, DriverOf, direct_driver
+from tailrace.pipeline.last_run import RunRecorder
+from tailrace.pipeline.log_ends import LogEnds
+from tailrace.pipeline.preflight import Preflight, check, check_sink
 from tailrace.pipeline.reader_failure import ReaderFailure, clear_failure, store_failure
-from tailrace.pipeline.registry import find, hold_name, register, unregister
-from tailrace.pipeline.writing import WriterRun
+from tailrace.pipeline.report import RunOutcome
+from tailrace.pipeline.run_state import RunningWriter, RunState
+from tailrace.pipeline.writing.attempt import describe_error
+from tailrace.pipeline.writing.fault import is_missing
+from tailrace.pipeline.writing.writer_run import WriterRun
 from tailrace.source.reader import Until
 from tailrace.source.run import SourceRun
 from tailrace.topic.consumers import low_mark
-from tailrace.topic.topic import Topic
 
 _log = logging.getLogger(__name__)
 
 IDLE_S: Final = 0.5
-"""How long a thread sleeps at most before it looks again."""
+"""The longest time that a thread sleeps between two polls."""
+
+CHECK_SOURCE_S: Final = 2.0
+"""How often a run asks its reader for data, while the reader has found nothing to read."""
 
 COMPACT_EVERY_S: Final = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class WriterProgress:
-    """A writer as a progress display shows it; `behind` is what it has left to deliver."""
-
-    name: str
-    state: WriterState
-    behind: int
-
-
-@dataclass(frozen=True, slots=True)
-class RunProgress:
-    """A running pipeline. `held_by` names the writer that the reader waits for, if it does."""
-
-    rows_read: int
-    bad_read: int
-    reading: bool
-    held_by: str | None
-    writers: tuple[WriterProgress, ...]
-
-
-class Ending(Enum):
-    """How a run ended."""
-
-    DONE = "everything that was asked for is delivered"
-    STOPPED = "stopped, and everything under way was finished"
-    UNFINISHED = "stopped before everything under way was finished: that comes again"
-    FAILED = "the reader or a writer failed"
-
-
 class PipelineRun:
-    """One run of a pipeline. `run` blocks; `stop` and `progress` are for other threads.
+    """One run of a pipeline. `run` blocks; other threads may call `stop` and `state`.
 
-    It ends at `until`. `empty` is what its source says when there was nothing to read at the start.
+    `until` says when the run ends. A run until now of a source with nothing to read is refused,
+    unless `allow_empty`. A writer that has waited `wait_s` for its sink fails; None lets it wait
+    without end.
     """
 
     def __init__(
@@ -84,39 +63,48 @@ class PipelineRun:
         definition: PipelineDefinition,
         *,
         until: Until,
-        driver_of: DriverOf = drive_directly,
+        driver_of: DriverOf = direct_driver,
+        allow_empty: bool = False,
+        wait_s: float | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.hub = hub
         self.definition = definition
         self.error: Exception | None = None
-        self.empty: str | None = None
+        self.losses: list[str] = []
+        """A sentence for each writer that lost records with a commit log that was deleted."""
         self.until = until
         self._driver_of = driver_of
+        self._allow_empty = allow_empty or until is Until.STOPPED
+        self._wait_s = wait_s
         self._clock = clock or SystemClock()
+        self._recorder = RunRecorder(hub.backend, definition.name, until, self._clock)
         self._stop = threading.Event()
-        self._over = threading.Event()
-        self._read_whole = threading.Event()
+        self._ended = threading.Event()
+        self._all_read = threading.Event()
         self._ends: dict[Partition, int] | None = None
+        self._log_ends = LogEnds()
         self._source: SourceRun | None = None
-        self._log_topic: Topic[bytes] | None = None
         self._writers: list[WriterRun] = []
         self._drivers: list[Driver] = []
-        self._held_by: str | None = None
+        self._blocked_by: str | None = None
+        self._caught_up = False
+        self._check_source_at = 0.0
 
-    def run(self) -> Ending:
+    def run(self) -> RunOutcome:
         """Check everything, then read and write until done, stopped or failed.
 
-        `ConfigError` when the preflight finds something, `Busy` when the pipeline runs elsewhere;
-        both before anything has happened.
+        Raises, before the run starts, `ConfigError` if the preflight fails or there is nothing to
+        read, and `Busy` if another process runs the pipeline.
         """
         definition = self.definition
         owner = f"process {os.getpid()} on {socket.gethostname()}"
         with self.hub.backend.hold(hold_name(definition.name), owner):
-            self.empty = check(definition, self.hub)
-            self._prepare()
+            preflight = self._check()
+            self._prepare(preflight.unreachable)
+            self._recorder.begin(preflight.empty)
             if self._stop.is_set():
-                self.stop()  # asked for before there were writers to stop
+                self.stop()  # It was called before there were writers to stop.
             threads = [threading.Thread(target=self._read, name="reader", daemon=True)]
             threading.Thread(target=self._compact, name="compaction", daemon=True).start()
             for writer, driver in zip(self._writers, self._drivers, strict=True):
@@ -131,88 +119,121 @@ class PipelineRun:
             try:
                 return self._wait(threads)
             finally:
-                self._over.set()
+                self._ended.set()
+                self._recorder.end()
 
     def stop(self) -> None:
-        """End soon: finish what is under way, within the pipeline's `stop_timeout`."""
+        """Stop soon. Writers finish the batches in flight within the pipeline's `stop_timeout`."""
         self._stop.set()
         for writer in self._writers:
             writer.stopping.set()
 
-    def progress(self) -> RunProgress:
-        """How far it is."""
-        source, ends = self._source, self._log_ends()
-        return RunProgress(
+    def state(self) -> RunState:
+        """Return the run as it is now."""
+        source, ends = self._source, self._log_ends.read_if_possible()
+        return RunState(
             rows_read=0 if source is None else source.rows,
             bad_read=0 if source is None else source.bad,
-            reading=not self._read_whole.is_set(),
-            held_by=self._held_by,
+            reading=not self._all_read.is_set(),
+            waiting=self._recorder.run.waiting,
+            blocked_by=self._blocked_by,
+            stopping=self._stop.is_set(),
             writers=tuple(
-                WriterProgress(str(writer.name), writer.books.state, writer.behind(ends))
+                RunningWriter(str(writer.name), writer.ledger.state, writer.lag(ends))
                 for writer in self._writers
             ),
         )
 
-    def troubles(self) -> list[str]:
-        """What failed, in a line each."""
-        lines = [] if self.error is None else [f"reader: {told(self.error)}"]
+    def failures(self) -> list[str]:
+        """Return the failures, a line each."""
+        lines = [] if self.error is None else [f"reader: {self._describe(self.error)}"]
         for writer in self._writers:
-            state = writer.books.state
+            state = writer.ledger.state
             if writer.failed:
                 where = f" at {state.position}" if state.position else ""
                 lines.append(f"writer {writer.name}{where}: {state.error}")
         return lines
 
-    def _prepare(self) -> None:
+    def outages(self) -> list[str]:
+        """Return the sinks that writers wait for, a line each."""
+        return [
+            f"writer {writer.name} waits for {outage.waits_for}: {outage.reason}"
+            for writer in self._writers
+            if (outage := writer.outage) is not None
+        ]
+
+    def _check(self) -> Preflight:
+        """Check everything, before anything is written."""
+        try:
+            return check(self.definition, self.hub, allow_empty=self._allow_empty)
+        except NothingToRead as nothing:
+            # Stored only for a pipeline that has run before: another one is not in the catalog.
+            if find(self.hub.backend.store, self.definition.name) is not None:
+                self._store_failure(nothing)
+            raise
+
+    def _prepare(self, unreachable: Collection[str]) -> None:
         definition, hub = self.definition, self.hub
-        self._log_topic = hub.create_topic(
-            definition.commit_log, partitions=definition.partitions, exist_ok=True
-        )
-        hub.create_topic(definition.dead_letters, partitions=1, exist_ok=True)
+        self._log_ends.log, self.losses = open_topics(hub, definition, self._clock.now_ms())
+        for line in self.losses:
+            _log.warning("%s", line)
         before = find(hub.backend.store, definition.name)
-        # First of all, so that whoever is enrolled can be found and forgotten.
+        # Before the ledgers are created, so that an operator can find and forget a writer.
         register(hub.backend.store, definition)
-        enrolled = set() if before is None else set(before.writers)
+        registered = set() if before is None else set(before.writers)
         try:
             for each in definition.writers:
                 driver = self._driver_of(hub, definition, each)
-                run = WriterRun(hub, definition, each, driver.engine, self._clock)
-                run.enrol()
-                enrolled.add(each.name)
+                checks = partial(check_sink, definition, each, hub)
+                run = WriterRun(
+                    hub,
+                    definition,
+                    each,
+                    driver.engine,
+                    self._clock,
+                    wait_s=self._wait_s,
+                    check_sink=checks if each.name in unreachable else None,
+                )
+                run.register()
+                registered.add(each.name)
                 self._drivers.append(driver)
                 self._writers.append(run)
         except Exception:
-            unregister(hub.backend.store, definition.name, keeping=enrolled)
+            unregister(hub.backend.store, definition.name, keeping=registered)
             raise
 
-    def _wait(self, threads: list[threading.Thread]) -> Ending:
+    def _wait(self, threads: list[threading.Thread]) -> RunOutcome:
         reader, *writers = threads
         while any(thread.is_alive() for thread in threads) and not self._stop.wait(IDLE_S / 5):
             pass
         if self._stop.is_set():
-            deadline = self._clock.monotonic() + self.definition.stop_timeout.total_seconds()
+            deadline = (
+                self._clock.monotonic() + self.definition.settings.stop_timeout.total_seconds()
+            )
             for thread in (*writers, reader):
                 thread.join(max(0.0, deadline - self._clock.monotonic()))
             if any(thread.is_alive() for thread in threads):
                 for driver in self._drivers:
                     driver.abandon()
-                return Ending.UNFINISHED
+                return RunOutcome.UNFINISHED
         if self.error is not None or any(writer.failed for writer in self._writers):
-            return Ending.FAILED
-        return Ending.STOPPED if self._stop.is_set() else Ending.DONE
+            return RunOutcome.FAILED
+        if any(writer.outage is not None for writer in self._writers):
+            return RunOutcome.WAITING
+        return RunOutcome.STOPPED if self._stop.is_set() else RunOutcome.DONE
 
     def _read(self) -> None:
         definition = self.definition
         try:
             self._catch_up()
             log_topic = self.hub.topic(definition.commit_log)
-            dead = self.hub.topic(definition.dead_letters)
+            dead_letters = self.hub.topic(definition.dead_letters)
             self._source = source = SourceRun(
                 self.hub,
                 definition.name,
                 definition.reader,
                 log_topic,
-                dead,
+                dead_letters,
                 self.until,
                 self._clock,
             )
@@ -221,56 +242,94 @@ class PipelineRun:
                 self._read_from(source)
             finally:
                 source.close()
+            self._recorder.stop_reading(caught_up=self._caught_up)
         except Exception as error:
-            _log.exception("the reader of pipeline %s failed", definition.name)
-            self.error = error
-            self._keep_failure(error)
-            self.stop()
+            self._fail(error)
         finally:
-            self._ends = self._log_ends()
-            self._read_whole.set()
+            self._ends = self._final_ends()
+            self._all_read.set()
 
-    def _keep_failure(self, error: Exception) -> None:
-        failure = ReaderFailure(self._clock.now_ms(), told(error))
+    def _fail(self, error: Exception) -> None:
+        """End the run, because the reader cannot continue."""
+        if is_missing(error, self.definition.commit_log):
+            _log.error("the reader of %s failed: %s", self.definition.name, self._describe(error))
+        else:
+            _log.error("the reader of pipeline %s failed", self.definition.name, exc_info=error)
+        self.error = error
+        self._store_failure(error)
+        self.stop()
+
+    def _describe(self, error: Exception) -> str:
+        if is_missing(error, self.definition.commit_log):
+            return describe_deletion(self.definition)
+        return describe_error(error)
+
+    def _store_failure(self, error: Exception) -> None:
+        failure = ReaderFailure(self._clock.now_ms(), self._describe(error))
         try:
             store_failure(self.hub.backend, self.definition.name, failure)
-        except Exception as trouble:  # The hub itself is in trouble: that is told at the end.
-            _log.warning("why the reader failed is not kept in the hub: %s", trouble)
+        except Exception as unstored:  # The hub itself fails; the run reports that at its end.
+            _log.warning("the failure of the reader could not be stored in the hub: %s", unstored)
 
     def _read_from(self, source: SourceRun) -> None:
-        pressure = Pressure(self.definition.log_bytes_max)
-        look_at, look_at_bytes = 0.0, 0
+        pressure = Backpressure(self.definition.settings.log_bytes_max)
+        check_at, check_at_bytes = 0.0, 0
         while not self._stop.is_set() and not source.done:
-            if self._clock.monotonic() >= look_at or source.bytes >= look_at_bytes:
-                ends = self._log_ends()
-                behind = {str(w.name): w.behind(ends) for w in self._writers if self._waits_for(w)}
-                self._held_by = pressure.held_by(behind, source.rows, source.bytes)
-                look_at = self._clock.monotonic() + IDLE_S
-                look_at_bytes = source.bytes + self.definition.log_bytes_max // 10
-            if self._held_by is not None or not self._step(source):
+            if self._clock.monotonic() >= check_at or source.bytes >= check_at_bytes:
+                ends = self._log_ends.read_unless_outage()
+                lags = {str(w.name): w.lag(ends) for w in self._writers if self._waits_for(w)}
+                self._blocked_by = pressure.blocked_by(lags, source.rows, source.bytes)
+                check_at = self._clock.monotonic() + IDLE_S
+                check_at_bytes = source.bytes + self.definition.settings.log_bytes_max // 10
+            if self._blocked_by is not None or not self._step(source):
                 self._stop.wait(IDLE_S / 5)
+            if self._recorder.run.waiting is not None:
+                self._find_data(source)
+        self._caught_up = self._caught_up or source.done
+
+    def _find_data(self, source: SourceRun) -> None:
+        """Record that the source has something to read, once it has."""
+        if source.rows or source.bad or self._has_data():
+            self._recorder.found_data()
+
+    def _has_data(self) -> bool:
+        """Ask the reader, from time to time, if it has something to read."""
+        if self._clock.monotonic() < self._check_source_at:
+            return False
+        self._check_source_at = self._clock.monotonic() + CHECK_SOURCE_S
+        try:
+            self.definition.reader.check()
+        except Error:
+            return False
+        return True
 
     def _step(self, source: SourceRun) -> bool:
-        """Store a batch, if there is one and the hub can take it now."""
+        """Store a batch; False if there is none, or the hub cannot store it now."""
         try:
-            return source.step()
+            stored = source.step()
         except Error as error:
+            self._caught_up = False
             if not error.retryable:
                 raise
-            _log.warning("the reader of %s tries again: %s", self.definition.name, error)
+            _log.warning("the reader of pipeline %s retries: %s", self.definition.name, error)
             return False
+        self._caught_up = not stored
+        return stored
 
     def _waits_for(self, writer: WriterRun) -> bool:
-        """Whether a slow writer may hold the reader up: not one that nobody will help in time."""
+        """True if the reader waits for a slow writer.
+
+        A run that ends by itself does not wait for a failed writer.
+        """
         return self.until is Until.STOPPED or not writer.failed
 
     def _catch_up(self) -> None:
-        """Under `catch_up = "all"`: wait until every writer has what was there at the start."""
-        if self.definition.catch_up is not CatchUp.ALL:
+        """Wait until every writer has delivered the commit log, if `catch_up` is all."""
+        if self.definition.settings.catch_up is not CatchUp.ALL:
             return
-        ends = self._log_ends()
+        ends = self._log_ends.read()
         while not self._stop.is_set() and any(
-            self._waits_for(writer) and writer.behind(ends) for writer in self._writers
+            self._waits_for(writer) and writer.lag(ends) for writer in self._writers
         ):
             self._stop.wait(IDLE_S / 5)
 
@@ -279,37 +338,49 @@ class PipelineRun:
             driver.drive(run, self._limit, lambda: self._finished(run))
         except Exception as error:
             run.fail(error)
-        if run.failed and run.definition.on_error is OnError.STOP_ALL:
+        if run.failed and run.definition.settings.on_error is OnError.STOP_ALL:
             self.stop()
         run.end()
 
     def _compact(self) -> None:
-        """Now and then drop what every writer has, for as long as the run lasts."""
+        """Compact the commit log from time to time, until the run ends."""
         backend = self.hub.backend
-        while not self._over.wait(COMPACT_EVERY_S) and isinstance(backend, EmbeddedBackend):
+        while not self._ended.wait(COMPACT_EVERY_S) and isinstance(backend, Compacts):
             try:
-                for partition in self._log_ends():
+                for partition in self._log_ends.read():
                     backend.compact(partition, partial(low_mark, backend, partition))
             except Error as error:
-                _log.warning("%s could not be compacted: %s", self.definition.commit_log, error)
+                _log.warning("could not compact %s: %s", self.definition.commit_log, error)
 
     def _limit(self) -> Mapping[Partition, int] | None:
-        """Where writers end, once that is known."""
+        """Return the end offsets of the writers, once they are known."""
         return self._ends if self.until is Until.NOW else None
 
     def _finished(self, run: WriterRun) -> bool:
-        """Whether a writer has nothing more to do in this run."""
-        if self._stop.is_set() or (run.failed and run.definition.on_error is OnError.STOP_ALL):
+        """True if a writer has nothing left to do in this run."""
+        if run.log_deleted and not self._stop.is_set():
+            self._fail(UnknownTopic(self.definition.commit_log, self.hub.backend.name))
+        if self._stop.is_set() or (
+            run.failed and run.definition.settings.on_error is OnError.STOP_ALL
+        ):
             return True
-        if self.until is Until.STOPPED or not self._read_whole.is_set():
+        if self.until is Until.STOPPED or not self._all_read.is_set():
             return False
-        return run.failed or run.behind(self._ends or {}) == 0
+        # A sink that cannot be reached may lack records that the ledger has.
+        return run.failed or (run.outage is None and run.lag(self._ends or {}) == 0)
 
-    def _log_ends(self) -> dict[Partition, int]:
-        if self._log_topic is None:
-            return {}
-        return {
-            Partition(self._log_topic.name, storage.index, number): end
-            for storage in self._log_topic.storage_topics
-            for number, end in enumerate(storage.ends)
-        }
+    def _final_ends(self) -> dict[Partition, int]:
+        """Return the end offsets of the commit log after the last read; waits out an outage.
+
+        The last known ones if the log was deleted, or if the run is stopped.
+        """
+        while True:
+            try:
+                return self._log_ends.read()
+            except UnknownTopic:
+                return self._log_ends.known
+            except Error as error:
+                if not error.retryable:
+                    self._fail(error)
+                if self._stop.wait(IDLE_S / 5):
+                    return self._log_ends.known

@@ -1,12 +1,43 @@
-"""What a source or a pipeline can read: ``readers.file("in/*.jsonl")``.
+"""The readers of pipelines, ``readers.file("in/*.jsonl")``, and the contract of a reader plug-in.
 
-Other packages add readers by the entry point group ``tailrace.readers``.
+A reader subclasses `Reader`; `Reader.open` returns a `ReaderSession`, which yields `Batch` after
+`Batch`. `tailrace.source.reader` holds the contract.
+
+To add a reader for another system: outside Tailrace, write a package with an entry point of the
+group ``tailrace.readers``, as ``docs/writing-plugins.md`` shows. In Tailrace, add a package here,
+add its class to the table of built-in readers in `tailrace.pipeline.definition.plugins`, and
+describe it in ``docs/readers.md``.
 """
 
 from __future__ import annotations
 
-from tailrace.readers.file import FileReader
+from tailrace.log.record import Record
+from tailrace.log.schema import from_records
+from tailrace.readers.file.reader import FileReader
+from tailrace.source.reader import (
+    BadRecord,
+    Batch,
+    Closeable,
+    Preview,
+    Reader,
+    ReaderSession,
+    Split,
+    Until,
+)
 
-__all__ = ["FileReader", "file"]
+__all__ = [
+    "BadRecord",
+    "Batch",
+    "Closeable",
+    "FileReader",
+    "Preview",
+    "Reader",
+    "ReaderSession",
+    "Record",
+    "Split",
+    "Until",
+    "file",
+    "from_records",
+]
 
 file = FileReader

@@ -1,12 +1,12 @@
-"""What a reader is: the plug-in that can read a system, split by split.
+"""The contract of a reader: the plug-in that reads a system, split by split.
 
-A reader is an immutable set of options. `Reader.open` makes a `Reading` of it, which holds whatever
-must be open. What is read is cut into *splits*: a file, a table, a change stream. Reading one split
-may bring forth others. A split's records and its position are stored in one transaction, so what
-was stored is never read again, and what was not stored is.
+A reader is an immutable set of options. `Reader.open` returns a `ReaderSession`, which holds the
+connections and files. A source is read in *splits*: a file, a table, a change stream. Reading one
+split may create others. A split's records and its position are stored in one transaction, so a
+stored record is never read again, and a record that was not stored is read again.
 
-Third parties add readers by the entry point group ``tailrace.readers``: the name is what users
-write, the object a subclass of `Reader`.
+Other packages add readers by the entry point group ``tailrace.readers``: the name is the ``type``
+that users write, the object a subclass of `Reader`.
 """
 
 from __future__ import annotations
@@ -15,27 +15,29 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 import msgspec
 import pyarrow as pa
 
 from tailrace.log.record import Record
 
+IDENTITY: Final = "identity"
+"""A header of a row: the identity of the row before the change, as a JSON object."""
+
 
 class Until(Enum):
-    """How far a reading goes."""
+    """When a reader ends."""
 
-    NOW = "what is there when it begins"
-    STOPPED = "what comes later too, until it is stopped"
+    NOW = "at the end of the data that exists at the start"
+    STOPPED = "when it is stopped"
 
 
 class Split(msgspec.Struct, frozen=True):
     """A part of a source that is read in order, by itself.
 
-    `id` names it for ever. `data` is what its reader needs to know of it, in JSON's types. It
-    starts once all splits that it `follows` are finished; those must exist already, or be stored
-    with it.
+    `id` names the split for ever. `data` is for its reader, in JSON types. The split starts once
+    all splits that it `follows` are finished; these must exist, or be stored with it.
     """
 
     id: str
@@ -44,7 +46,7 @@ class Split(msgspec.Struct, frozen=True):
 
 
 class BadRecord(msgspec.Struct, frozen=True):
-    """Something that could not be read: it goes to the dead letters, and the reading goes on.
+    """Data that could not be read: it goes to the dead letters, and reading continues.
 
     `where` is for people, such as ``in/orders.jsonl:17``.
     """
@@ -57,13 +59,13 @@ class BadRecord(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some records of a split, and the position behind them.
+    """Some records of a split, and the position after them.
 
     `records` are in `tailrace.log.schema.SCHEMA` (offsets are ignored): the key is the namespace,
-    the value a JSON object, mode and op say what it is. `position`, in JSON's types, is given back
-    to `Reading.read` when the split is read again. `identities`, where rows have one, are what
-    order is kept by when the commit log has several partitions. `children` are new splits; with
-    `finished` the split has no more. All of it is stored in one transaction.
+    the value a JSON object; mode and op say what the record is. `position`, in JSON types, is
+    passed to `ReaderSession.read` when the split is read again. `identities`, if rows have one,
+    keep the order of rows when the commit log has several partitions. `children` are new splits.
+    With `finished`, the split has no more records. All of it is stored in one transaction.
     """
 
     records: pa.RecordBatch | None
@@ -74,56 +76,59 @@ class Batch:
     finished: bool = False
 
 
-class Reading(Protocol):
+class ReaderSession(Protocol):
     """An opened reader. For one thread."""
 
     def splits(self) -> Iterable[Split]:
-        """The splits to begin with, when the source is read for the first time."""
+        """Return the first splits, when the source is read for the first time."""
 
     def read(self, split: Split, position: Any, last: Record | None) -> Iterator[Batch | None]:
-        """Batches of a split behind `position` (None: from its beginning).
+        """Yield the batches of a split after `position` (None: from its beginning).
 
-        `last` is the last record that this split appended, where it is still kept. Never waits for
-        long: None says that there is nothing at the moment, and the caller asks again later. When
-        it is asked again, the batch before is stored. The iterator ends when there is nothing more
-        within the `Until` it was opened for.
+        `last` is the last record that this split appended, if it still exists. Never blocks for
+        long: yield None if there is no data now, and the caller polls again later. When the next
+        batch is requested, the previous one is stored. The iterator ends when all data within its
+        `Until` was read.
         """
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release all resources."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a preflight found: a sentence, and up to five documents with their namespaces."""
+    """The result of a preflight: a sentence, and at most five documents with their namespaces."""
 
     sentence: str
     documents: Sequence[tuple[str, dict[str, Any]]]
 
 
 class Reader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The options of a reader. Subclasses declare theirs as fields, each with its meaning::
+    """The options of a reader.
+
+    Subclasses declare their options as fields, each with a description::
 
         path: Annotated[str, Meta(description="Which files, as a glob.", examples=["in/*.jsonl"])]
 
-    Immutable, and cheap to make: nothing is opened before `check` or `open`.
+    Immutable, and cheap to create: nothing is opened before `check` or `open`.
     """
 
     def check(self) -> Preview:
-        """Connect, verify every setting that could silently lose data, and look at some rows.
+        """Connect, check every setting that could silently lose data, and read some rows.
 
-        Writes nothing. Raises an `Error` that names what is wrong; `NothingToRead` when nothing is,
-        but there are no rows yet: then a run starts all the same.
+        Writes nothing. Raises an `Error` that says what is wrong; `NothingToRead` if the settings
+        are right but there are no rows yet: then a run until now is refused, unless it may be
+        empty, and any other run waits and calls this method again from time to time.
         """
         raise NotImplementedError
 
-    def open(self, until: Until) -> Reading:
-        """Open it."""
+    def open(self, until: Until) -> ReaderSession:
+        """Open the reader."""
         raise NotImplementedError
 
 
-class Opened:
-    """A base for what is closed at the end of its `with` block."""
+class Closeable:
+    """A base class that calls `close` at the end of a `with` block."""
 
     def __enter__(self) -> Self:
         return self
@@ -137,4 +142,4 @@ class Opened:
         self.close()
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release all resources."""

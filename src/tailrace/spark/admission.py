@@ -1,151 +1,205 @@
-"""How far one trigger reads: whose turn it is, and how much of it."""
+"""Admission: the partitions that one trigger reads, and how far."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final, NamedTuple
 
+from tailrace.backend.capabilities import HasSegments
 from tailrace.backend.contract import Bounds, Log
-from tailrace.backend.embedded.reading import EmbeddedLog
 from tailrace.errors import Error, UnknownTopic
-from tailrace.hub import Hub
+from tailrace.hub.hub import Hub
 from tailrace.message import Partition
-from tailrace.spark.offsets import Edge, Named, Progress, resolve
+from tailrace.spark.offsets import OffsetOption, TopicOffsets, named_streams, resolve
 from tailrace.topic.composite import Definition
 from tailrace.topic.lineage import Stream
-from tailrace.topic.open_streams import held_streams, turns
+from tailrace.topic.open_streams import find_open_streams, held_streams
 from tailrace.topic.view import find
 
 _LOG: Final = logging.getLogger(__name__)
 
 
-class Held(NamedTuple):
-    """A topic at one look: what it is, and what each stream holds."""
+class TopicSnapshot(NamedTuple):
+    """A topic at one point in time: its definition, and the bounds of each stream."""
 
     topic: str
     definition: Definition
     streams: Mapping[Stream, Bounds]
 
     def partition(self, stream: Stream) -> Partition:
-        """A stream by the name the log has for it."""
+        """Return the partition of a stream."""
         return Partition(self.topic, *stream)
 
 
-def look(hub: Hub, topic: str) -> Held:
-    """What a topic holds now; `UnknownTopic` when there is none."""
+def take_snapshot(hub: Hub, topic: str, only: Collection[Stream] | None = None) -> TopicSnapshot:
+    """Return the current state of a topic, or of some of its streams.
+
+    `UnknownTopic` if the topic does not exist, `InvalidValue` if it has no such stream.
+    """
     stored = find(hub.backend, topic)
     if stored is None:
         raise UnknownTopic(topic, hub.backend.name, hub.topics())
     definition = stored.definition
-    return Held(topic, definition, held_streams(hub.backend.log, topic, definition))
+    for stream in only or ():
+        definition.check_partition(Partition(topic, *stream))
+    held = held_streams(hub.backend.log, topic, definition)
+    chosen = {each: bounds for each, bounds in held.items() if only is None or each in only}
+    return TopicSnapshot(topic, definition, chosen)
 
 
 class Lag(NamedTuple):
-    """Records that wait in a stream: from `at` up to, not including, `end`."""
+    """Unread records of a partition: the offsets from `at` to `end`, without `end`."""
 
     partition: Partition
     at: int
     end: int
 
 
-class Loss(NamedTuple):
-    """What to do about records that were to be read and are not there."""
+class DataLossPolicy(NamedTuple):
+    """What to do if records that were to be read do not exist."""
 
     fails: bool
 
     def report(self, what: str) -> None:
-        """Raise an `Error`, or write it to the log and return."""
+        """Raise an `Error`, or log a warning and return."""
         if self.fails:
-            raise Error(what, "to go on with what there is: option failOnDataLoss=false")
+            raise Error(what, "to continue with the existing records: option failOnDataLoss=false")
         _warn(what)
 
 
 @lru_cache(maxsize=1000)
 def _warn(what: str) -> None:
-    """Say it once, not with every trigger."""
-    _LOG.warning("%s; going on with what there is", what)
+    """Log a warning once, not at every trigger."""
+    _LOG.warning("%s; continuing with the existing records", what)
 
 
-def edge_of(log: Log, held: Held, edge: Edge, loss: Loss) -> dict[Stream, int]:
-    """The offset of an edge in each stream of a topic, within what the stream holds."""
-    if isinstance(edge, Named):
-        for stream in edge.offsets.get(held.topic, {}):
-            held.definition.check_partition(held.partition(stream))
+def offsets_of_spec(
+    log: Log, snapshot: TopicSnapshot, spec: OffsetOption, loss: DataLossPolicy
+) -> dict[Stream, int]:
+    """Return the offset of a spec in each stream of a topic, within the stream's bounds."""
+    for stream in named_streams(spec).get(snapshot.topic, ()):
+        snapshot.definition.check_partition(snapshot.partition(stream))
     return {
-        stream: _within(held, stream, resolve(log, edge, held.partition(stream), bounds), loss)
-        for stream, bounds in held.streams.items()
+        stream: _within(
+            snapshot, stream, resolve(log, spec, snapshot.partition(stream), bounds), loss
+        )
+        for stream, bounds in snapshot.streams.items()
     }
 
 
-def resume(held: Held, progress: Progress | None, loss: Loss) -> dict[Stream, int]:
-    """From which offset to go on in each stream; one never begun is read from its oldest record."""
+def resume(
+    snapshot: TopicSnapshot, progress: TopicOffsets | None, loss: DataLossPolicy
+) -> dict[Stream, int]:
+    """Return the next offset of each stream.
+
+    A stream that was not read before starts at its oldest record.
+    """
     known: Mapping[Stream, int] = {}
-    if progress is not None and progress.identity == held.definition.identity:
+    if progress is not None and progress.identity == snapshot.definition.identity:
         known = progress.next
     elif progress is not None:
-        loss.report(f"topic {held.topic!r} was deleted and made again since it was last read")
+        loss.report(
+            f"topic {snapshot.topic!r} was deleted and created again since it was last read"
+        )
     return {
-        stream: _within(held, stream, known.get(stream, bounds.start), loss)
-        for stream, bounds in held.streams.items()
+        stream: _within(snapshot, stream, known.get(stream, bounds.start), loss)
+        for stream, bounds in snapshot.streams.items()
     }
 
 
-def _within(held: Held, stream: Stream, offset: int, loss: Loss) -> int:
-    start, end, _ = held.streams[stream]
+def _within(snapshot: TopicSnapshot, stream: Stream, offset: int, loss: DataLossPolicy) -> int:
+    start, end, _ = snapshot.streams[stream]
     if not start <= offset <= end:
-        where = held.partition(stream)
-        loss.report(f"{where}@{offset} is not there: it holds offsets from {start} up to {end}")
+        where = snapshot.partition(stream)
+        loss.report(
+            f"{where}@{offset} does not exist: {where} starts at {start} and ends before {end}"
+        )
     return min(max(offset, start), end)
 
 
-def open_streams(held: Held, offsets: Mapping[Stream, int]) -> list[Lag]:
-    """What may be read next: of streams whose predecessors were all read to their sealed ends."""
-    drained = {stream: offsets[stream] >= bounds.end for stream, bounds in held.streams.items()}
-    found = turns(held.definition, held.streams, lambda stream, _: drained[stream])
+def open_streams(snapshot: TopicSnapshot, offsets: Mapping[Stream, int]) -> list[Lag]:
+    """Return the lags of the streams whose predecessors were all read to their sealed ends."""
+    drained = {stream: offsets[stream] >= bounds.end for stream, bounds in snapshot.streams.items()}
+    found = find_open_streams(
+        snapshot.definition, snapshot.streams, lambda stream, _: drained[stream]
+    )
     return [
-        Lag(held.partition(stream), offsets[stream], held.streams[stream].end)
+        Lag(snapshot.partition(stream), offsets[stream], snapshot.streams[stream].end)
         for stream in found.open
         if not drained[stream]
     ]
 
 
-def shares(lags: Sequence[int], limit: int) -> list[int]:
-    """`limit` divided as evenly as can be: nobody gets more than they lag, and the total is no
-    more than `limit`. When there is less than one each, the longest lags come first."""
+def divide_evenly(lags: Sequence[int], limit: int) -> list[int]:
+    """Divide `limit` as evenly as possible, so that no share exceeds its lag.
+
+    The total is at most `limit`. If there is less than one for each, the longest lags come first.
+    """
     given = [0] * len(lags)
     order = sorted(range(len(lags)), key=lambda index: lags[index])
-    for place, index in enumerate(order):
-        given[index] = min(lags[index], limit // (len(order) - place))
+    for rank, index in enumerate(order):
+        given[index] = min(lags[index], limit // (len(order) - rank))
         limit -= given[index]
     return given
 
 
-def admit_offsets(log: EmbeddedLog, lags: Sequence[Lag], limit: int) -> list[Lag]:
-    """The lags cut to about `limit` offsets, of which gaps in front do not count."""
+def admit_offsets(log: HasSegments, lags: Sequence[Lag], limit: int) -> list[Lag]:
+    """Cut the lags to about `limit` offsets in total; gaps at their starts do not count."""
     filled = [_without_gap(log, lag) for lag in lags]
-    granted = shares([lag.end - lag.at for lag in filled], limit)
+    granted = divide_evenly([lag.end - lag.at for lag in filled], limit)
     return [
         Lag(lag.partition, lag.at, after.at + count)
         for lag, after, count in zip(lags, filled, granted, strict=True)
     ]
 
 
-def _without_gap(log: EmbeddedLog, lag: Lag) -> Lag:
+def _without_gap(log: HasSegments, lag: Lag) -> Lag:
     for _, entries in log.entries(lag.partition, lag.at):
         return Lag(lag.partition, min(max(lag.at, entries[0].base), lag.end), lag.end)
     return Lag(lag.partition, lag.end, lag.end)
 
 
-def admit_bytes(log: EmbeddedLog, lags: Sequence[Lag], limit_bytes: int) -> list[Lag]:
-    """The lags cut to about `limit_bytes` in all, but to no less than one record each."""
+def split_lags(log: HasSegments, lags: Sequence[Lag], records_max: int | None) -> list[Lag]:
+    """Split each lag into parts of at most `records_max` records; None splits nothing."""
+    if records_max is None:
+        return list(lags)
+    return [
+        Lag(lag.partition, one, other)
+        for lag in lags
+        for one, other in pairwise([*_cuts(log, lag, records_max), lag.end])
+    ]
+
+
+def _cuts(log: HasSegments, lag: Lag, records_max: int) -> list[int]:
+    """Return where the parts of a lag start. Gaps between offsets have no records."""
+    cuts, count = [lag.at], 0
+    for _, entries in log.entries(lag.partition, lag.at):
+        for entry in entries:
+            first, last = max(entry.base, lag.at), min(entry.base + entry.records, lag.end)
+            if first >= last:
+                return cuts
+            while count + last - first > records_max:
+                first += records_max - count
+                cuts.append(first)
+                count = 0
+            count += last - first
+    return cuts
+
+
+def admit_bytes(log: HasSegments, lags: Sequence[Lag], limit_bytes: int) -> list[Lag]:
+    """Cut the lags to about `limit_bytes` in total, but to at least one record each."""
     share = limit_bytes // len(lags)
-    return [Lag(lag.partition, lag.at, _reach(log, lag, share)) for lag in lags]
+    return [Lag(lag.partition, lag.at, _offset_after(log, lag, share)) for lag in lags]
 
 
-def _reach(log: EmbeddedLog, lag: Lag, limit_bytes: int) -> int:
-    """The offset before which about so many bytes lie. Records of a batch count as equally big."""
+def _offset_after(log: HasSegments, lag: Lag, limit_bytes: int) -> int:
+    """Return the offset before which about `limit_bytes` lie.
+
+    Counts the records of a batch as equally large.
+    """
     left = limit_bytes
     for _, entries in log.entries(lag.partition, lag.at):
         for entry in entries:

@@ -1,7 +1,7 @@
-"""A class archive for Spark's Java: with it a session starts in about half the time.
+"""A class archive for Spark's Java, with which a session starts in about half the time.
 
-Run ``python -m tailrace.spark.archive`` once for each environment, that is each pair of a Java and
-a pyspark. A missing or stale archive costs nothing but the time it would have saved.
+Run ``python -m tailrace.spark.archive`` once for each environment, that is for each pair of a Java
+and a pyspark. A missing or stale archive only makes the start slower.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tailrace.hub import open as open_hub
+from tailrace.hub.hub import open as open_hub
 from tailrace.spark.cache import cache_directory
 from tailrace.spark.java import Java, find_java
 
@@ -25,7 +25,7 @@ _EXIT_TIMEOUT_S: Final = 300
 
 
 def archive_path(java: Java, environment: Mapping[str, str] = os.environ) -> Path:
-    """Where the archive of this Java and this pyspark is, or would be."""
+    """Return the path of the archive of this Java and this pyspark; it may not exist."""
     import pyspark
 
     of = f"{java.home}\0{java.version}\0{pyspark.__file__}\0{pyspark.__version__}"
@@ -33,33 +33,35 @@ def archive_path(java: Java, environment: Mapping[str, str] = os.environ) -> Pat
     return cache_directory(environment) / name
 
 
-def using(java: Java, path: Path) -> str:
-    """The options with which Java starts from an archive; none where there is none."""
+def use_archive_options(java: Java, path: Path) -> str:
+    """Return the options with which Java uses an archive; none if it does not exist."""
     if not path.is_file():
         return ""
     if java.release >= _AOT_SINCE:
-        # Classes that the archive lacks would be warned of on stdout, which Spark's launcher reads.
+        # Java would warn of missing classes on stdout, which Spark's launcher reads.
         return f"-XX:AOTCache={path} -Xlog:disable -Xlog:all=error:stderr"
     return f"-XX:SharedArchiveFile={path} -Xlog:disable -Xlog:all=error:stderr"
 
 
-def making(java: Java, path: Path) -> str:
-    """The options with which Java writes an archive when it exits."""
+def create_archive_options(java: Java, path: Path) -> str:
+    """Return the options with which Java writes an archive when it exits."""
     option = "AOTCacheOutput" if java.release >= _AOT_SINCE else "ArchiveClassesAtExit"
     return f"-XX:{option}={path} -Xlog:disable -Xlog:all=error:stderr"
 
 
-def make(path: Path, java: Java) -> None:
-    """Start Spark, let it load what readings and pipelines need, and keep that, whole or not at
-    all. Ends the Java of this process."""
+def create_archive(path: Path, java: Java) -> None:
+    """Start Spark, load the classes that reads and pipelines need, and write the archive.
+
+    The archive is written completely or not at all. Ends the Java of this process.
+    """
     from pyspark import SparkContext
 
     from tailrace.spark.session import start
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix="making-") as directory:
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix="creating-") as directory:
         part = Path(directory) / path.name
-        java_options = {"spark.driver.defaultJavaOptions": making(java, part)}
+        java_options = {"spark.driver.defaultJavaOptions": create_archive_options(java, part)}
         spark = start("tailrace-archive", master="local[2]", options=java_options)
         _use(spark, Path(directory))
         gateway: Any = SparkContext._gateway
@@ -90,11 +92,11 @@ def _use(spark: SparkSession, directory: Path) -> None:
 
 
 def main() -> None:
-    """Make the archive of this environment, unless it is there."""
+    """Create the archive of this environment, unless it exists."""
     java = find_java()
     path = archive_path(java)
     if not path.is_file():
-        make(path, java)
+        create_archive(path, java)
     print(path)
 
 

@@ -1,4 +1,4 @@
-"""Records as Spark sees them, and rows of Spark as records."""
+"""Records as Spark rows, and Spark rows as records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 )
 
 from tailrace.errors import InvalidValue
-from tailrace.message import Mode, Op, Partition
+from tailrace.message import MODE_NAMES, OP_NAMES, Partition
 from tailrace.spark.ranges import BATCH_ROWS
 
 _PAIRS: Final = ArrayType(
@@ -42,38 +42,40 @@ COLUMNS: Final[dict[str, DataType]] = {
     "op": StringType(),
     "mode": StringType(),
 }
-"""What a reading gives, in this order; `headers` only where they are asked for."""
+"""The columns of a read, in this order; `headers` only with the option includeHeaders."""
+
+_NULLABLE: Final = frozenset({"key", "headers"})
+"""The columns that may have nulls. Spark reads the others faster."""
 
 WRITTEN: Final[dict[str, tuple[DataType, ...]]] = {
     "key": (BinaryType(), StringType()),
     "value": (BinaryType(), StringType()),
     "topic": (StringType(),),
+    "partition": (IntegerType(),),
     "headers": (_PAIRS, MapType(StringType(), BinaryType())),
     "timestamp": (TimestampType(),),
     "op": (StringType(),),
     "mode": (StringType(),),
 }
-"""What a writing takes, and as what."""
-
-OPS: Final = tuple(op.name.lower() for op in Op)
-MODES: Final = tuple(mode.name.lower() for mode in Mode)
+"""The columns that a write takes, with their types."""
 
 _MICROSECONDS: Final = pa.timestamp("us", "UTC")
 
 
 def spark_schema(include_headers: bool) -> StructType:
-    """All columns of a reading."""
+    """Return all columns of a read."""
     return StructType(
-        [
-            StructField(name, kind)
-            for name, kind in COLUMNS.items()
-            if name != "headers" or include_headers
-        ]
+        [column_field(name) for name in COLUMNS if name != "headers" or include_headers]
     )
 
 
+def column_field(name: str) -> StructField:
+    """Return a column of a read, with its type."""
+    return StructField(name, COLUMNS[name], name in _NULLABLE)
+
+
 def check_read(schema: StructType) -> StructType:
-    """The schema that somebody wants a reading to have: some of the columns, in any order."""
+    """Return the schema that a user asks for: some of the columns, in any order."""
     for field in schema.fields:
         kind = COLUMNS.get(field.name)
         if kind is None:
@@ -85,7 +87,7 @@ def check_read(schema: StructType) -> StructType:
 
 
 def check_write(schema: StructType) -> None:
-    """`InvalidValue` unless rows of this schema can be messages."""
+    """Raise `InvalidValue` unless rows of this schema can be messages."""
     for field in schema.fields:
         kinds = WRITTEN.get(field.name)
         if kinds is None:
@@ -100,7 +102,7 @@ def check_write(schema: StructType) -> None:
 
 
 def _same(one: DataType, other: DataType) -> bool:
-    """Whether two types are the same, whatever may be null in them."""
+    """True if two types are the same, apart from nullability."""
     return one.simpleString() == other.simpleString()
 
 
@@ -113,7 +115,7 @@ class ToSpark:
         self._columns = [_column(name, field.type, partition) for name, field in fields]
 
     def __call__(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """The same rows as Spark wants them."""
+        """Return the same rows in the Spark schema."""
         columns = [column(records) for column in self._columns]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
@@ -128,8 +130,8 @@ def _column(name: str, kind: pa.DataType, partition: Partition) -> _Column:
         "storage": lambda records: _repeated(partition.storage, kind, records.num_rows),
         "timestamp": lambda records: records["timestamp"].cast(_MICROSECONDS),
         "headers": lambda records: _pairs(records["headers"], kind),
-        "op": lambda records: _names(records["op"], OPS),
-        "mode": lambda records: _names(records["mode"], MODES),
+        "op": lambda records: _names(records["op"], OP_NAMES),
+        "mode": lambda records: _names(records["mode"], MODE_NAMES),
     }
     return makers.get(name, lambda records: records[name])
 
@@ -154,9 +156,14 @@ def _pairs(headers: pa.Array[Any], kind: pa.DataType) -> pa.Array[Any]:
 
 
 def to_append(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of Spark, without their topics, as `Topic.append` takes them."""
+    """Return Spark rows, without their topics and partitions, as `Topic.append` takes them.
+
+    A null value deletes its key, as in Kafka: it is stored as an empty value with the op delete.
+    """
     columns: dict[str, pa.Array[Any]] = dict(zip(rows.schema.names, rows.columns, strict=True))
-    for name, names in (("op", OPS), ("mode", MODES)):
+    if "value" in columns and columns["value"].null_count:
+        _mark_deletions(columns, rows.num_rows)
+    for name, names in (("op", OP_NAMES), ("mode", MODE_NAMES)):
         if name in columns:
             columns[name] = _codes(name, columns[name], names)
     if "headers" in columns:
@@ -164,8 +171,21 @@ def to_append(rows: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
+def _mark_deletions(columns: dict[str, pa.Array[Any]], count: int) -> None:
+    """Make the rows with a null value deletions; `InvalidValue` if a row says otherwise."""
+    values = columns["value"]
+    nulls = pc.is_null(values)
+    ops = columns.get("op", pa.nulls(count, pa.string()))
+    others = ops.filter(pc.and_(nulls, pc.is_valid(ops)))
+    for op in pc.unique(others).to_pylist():
+        if op != "delete":
+            raise InvalidValue("column 'value'", None, f"a value that is not null with op {op!r}")
+    columns["value"] = values.fill_null(pa.scalar(b"").cast(values.type))
+    columns["op"] = pc.if_else(nulls, pa.scalar("delete"), ops)
+
+
 def _codes(name: str, column: pa.Array[Any], names: tuple[str, ...]) -> pa.Array[Any]:
-    """The numbers of ops or modes; none is the first, as for rows that do not say."""
+    """Return the codes of ops or modes; null is the first one, as for rows without the column."""
     codes = pc.index_in(column, pa.array(names))
     if codes.null_count > column.null_count:
         unknown = column.filter(pc.and_(pc.is_null(codes), pc.is_valid(column)))[0].as_py()
@@ -174,7 +194,7 @@ def _codes(name: str, column: pa.Array[Any], names: tuple[str, ...]) -> pa.Array
 
 
 def _map(column: pa.Array[Any]) -> pa.Array[Any]:
-    """Headers, which may be an array of names and values, as a map."""
+    """Return headers as a map; they may be an array of names and values."""
     if pa.types.is_map(column.type) or pa.types.is_null(column.type):
         return column
     lengths = pc.list_value_length(column).fill_null(0).to_numpy()

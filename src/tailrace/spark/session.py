@@ -1,14 +1,15 @@
-"""Starting Spark quietly, and as fast as can be had."""
+"""Starting Spark, quietly and fast."""
 
 from __future__ import annotations
 
 import atexit
+import logging
 import os
-import re
 import shutil
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
@@ -16,77 +17,153 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from tailrace.errors import BackendUnavailable, ConfigError
-from tailrace.spark.archive import archive_path, using
+from tailrace.spark.archive import archive_path, use_archive_options
+from tailrace.spark.cluster.defaults import default_setting
+from tailrace.spark.cluster.master import ANSWER_S, check_address, check_master
+from tailrace.spark.cluster.settings import (
+    ARROW_OPTIONS,
+    MASTER,
+    ignored_settings,
+    is_on_this_host,
+    session_settings,
+    with_tries,
+)
+from tailrace.spark.frames.native import JARS, with_native_jar
 from tailrace.spark.java import find_java
+from tailrace.spark.worker_python import check_python, choose_python, driver_python
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+_log = logging.getLogger(__name__)
+
 _SHOWN_BYTES: Final = 2000
-_HERE: Final = re.compile(r"local(-cluster)?(\[.*\])?|spark://(127\.0\.0\.1|localhost):[0-9]+")
 _JAVA_OPTIONS: Final = "spark.driver.defaultJavaOptions"
-_OPTIONS: Final = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # How long a query without new data waits before it looks again. With Spark's own 10 ms a few
-    # idle queries keep a processor busy.
-    "spark.sql.streaming.pollingDelay": "50ms",
-    # What Spark remembers of the past for its web pages, so that the driver's memory stays flat.
-    "spark.ui.retainedJobs": "50",
-    "spark.ui.retainedStages": "50",
-    "spark.ui.retainedTasks": "500",
-    "spark.sql.ui.retainedExecutions": "50",
-}
-_LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_SHOW_PROGRESS: Final = "spark.ui.showConsoleProgress"
+_GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
+"""The environment variable by which ``spark-submit`` names the Java process that it has started."""
+
 _SOCKETS_PATH_MAX: Final = 61
-"""Spark takes no directory of a longer name for its sockets: with theirs, it is all the kernel
-takes."""
+"""The longest path that Spark takes for the directory of its sockets; the kernel limits the length
+of a socket's path."""
+
+_passed: Final[set[str]] = set()
+"""The settings that Java was started with by this module. They are those of one session."""
+
+_started: Final[list[SparkContext]] = []
+"""The context that this module started last, if any."""
 
 
 def start(
     app: str,
     *,
-    master: str = "local[*]",
+    master: str | None = None,
     log_file: Path | None = None,
     verbose: bool = False,
     options: Mapping[str, str] = {},
+    task_tries: int = 1,
 ) -> SparkSession:
-    """A Spark session; where this process has one, that one, with those `options` that can be set.
+    """Return a Spark session.
 
-    What Java and Spark have to say is appended to `log_file`; to the terminal it goes only if
-    `verbose`. Workers on this host run the Python that runs here. `ConfigError` says what to
-    install where Spark or Java is missing.
+    If this process has a session, return that one as it is. A new one has these `options`, then
+    what Spark is configured with (``spark-submit``, ``spark-defaults.conf``), then our defaults.
+    The same holds for the master, which is ``local[*]`` if nobody names one. In local mode a task
+    is tried `task_tries` times; clusters have a setting for that.
+
+    The output of Java and Spark is appended to `log_file`; with `verbose` it goes to the terminal.
+    Workers run the Python of this process, also in a virtual environment that is not activated,
+    unless the variable PYSPARK_PYTHON names another one. `ConfigError` says what to install if
+    Spark or Java is missing, or if that other Python lacks Tailrace. `BackendUnavailable` if the
+    master cannot be reached.
     """
     try:
         from pyspark import SparkConf, SparkContext
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise ConfigError(
-            f"Spark cannot be used: {error}", "install it: pip install 'tailrace[spark]'"
+            f"cannot import Spark: {error}", "install it: pip install 'tailrace[spark]'"
         ) from error
-    if SparkContext._active_spark_context is None:
-        here = _HERE.fullmatch(master) is not None
-        settings = {"spark.app.name": app, "spark.master": master} | _OPTIONS
-        settings |= ({**_LOOPBACK, **_sockets()} if here else {}) | dict(options)
-        if here or "PYSPARK_PYTHON" not in os.environ:
-            os.environ["PYSPARK_PYTHON"] = sys.executable
+    given = dict(options) if master is None else {**options, MASTER: master}
+    active = SparkContext._active_spark_context
+    if active is not None:
+        if MASTER in given:
+            given[MASTER] = with_tries(given[MASTER], task_tries)
+        _warn_of_ignored(active, given)
+    else:
+        choose_python(os.environ)
+        began = time.monotonic()
         if SparkContext._gateway is None:
-            _launch(settings, log_file, verbose)
-        SparkContext(conf=SparkConf().setAll(list(settings.items())))
-    builder = SparkSession.builder
-    for name, value in options.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+            # Before Java, which takes seconds to start.
+            check_address(given.get(MASTER) or default_setting(MASTER, os.environ))
+            jars = {JARS: default_setting(JARS, os.environ)}
+            _launch(with_native_jar(jars | given), log_file, verbose)
+        settings = session_settings(app, _configured(), given, task_tries, _sockets())
+        settings = with_native_jar(settings)
+        if is_on_this_host(settings[MASTER]):
+            check_python(os.environ)
+        check_address(settings[MASTER])
+        # On a busy host everything takes as long as Java did.
+        check_master(settings[MASTER], max(ANSWER_S, time.monotonic() - began))
+        _started[:] = [_context(SparkConf().setAll(list(settings.items())))]
+    session = SparkSession.builder.getOrCreate()
+    if active is None:
+        from tailrace.spark.reading.registration import plan_each_query
+
+        plan_each_query(session)
+    return session
+
+
+def _context(conf: SparkConf) -> SparkContext:
+    from pyspark import SparkContext
+
+    try:
+        return SparkContext(conf=conf)
+    except Exception as error:
+        cause = getattr(error, "java_exception", None)
+        if cause is None:
+            raise
+        reason = str(cause.getMessage() or cause.getClass().getName()).partition("\n")[0]
+        raise ConfigError(f"Spark does not start on {conf.get(MASTER)}", reason) from error
+
+
+def stop_started() -> None:
+    """Stop the session of this process, if `start` started it."""
+    from pyspark import SparkContext
+
+    active = SparkContext._active_spark_context
+    if active is not None and active in _started:
+        active.stop()
+    _started.clear()
+
+
+def _warn_of_ignored(active: SparkContext, given: Mapping[str, str]) -> None:
+    ignored = ignored_settings(given, dict(active.getConf().getAll()))
+    if ignored:
+        _log.warning(
+            "this process has a Spark session, which is used as it is; ignored: %s",
+            ", ".join(ignored),
+        )
+
+
+def _configured() -> dict[str, str]:
+    """Return what Spark is configured with, without the settings of our first session."""
+    from pyspark import SparkConf, SparkContext
+
+    jvm: Any = SparkContext._jvm
+    if _passed:
+        for name in _passed:
+            jvm.java.lang.System.clearProperty(name)
+        jvm.org.apache.spark.util.Utils.loadDefaultSparkProperties(SparkConf()._jconf, None)
+    return dict(SparkConf().getAll())
 
 
 @cache
 def _sockets() -> Mapping[str, str]:
-    """The settings with which Java and Python pass rows through Unix sockets, which takes less time
-    of the kernel than TCP; none where those cannot be had.
+    """Return the settings with which Java and Python exchange rows over Unix sockets, if possible.
 
-    Spark lets in whoever can open such a socket, so they lie where only this user can.
+    Unix sockets cost less kernel time than TCP. Spark accepts every process that can open such a
+    socket, so they are in a directory that only this user can enter.
     """
     if not hasattr(socket, "AF_UNIX"):
         return {}
@@ -100,29 +177,39 @@ def _sockets() -> Mapping[str, str]:
     }
 
 
-def _launch(settings: Mapping[str, str], log_file: Path | None, verbose: bool) -> None:
-    """Start the Java that every session of this process runs in."""
+def _launch(given: Mapping[str, str], log_file: Path | None, verbose: bool) -> None:
+    """Start the Java process that all sessions of this process use, or connect to spark-submit's.
+
+    Java gets a session of its own in the operating system, so that a signal to the group of this
+    process, such as Ctrl-C, does not end it before this process. It ends when its standard input,
+    a pipe from this process, is closed: also if this process is killed.
+    """
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
 
+    if _GATEWAY in os.environ:
+        SparkContext._ensure_initialized()
+        return
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
-    with_archive = {_JAVA_OPTIONS: using(java, archive_path(java))}
-    conf = SparkConf().setAll(list((with_archive | dict(settings)).items()))
-    with _output(log_file, verbose) as output:
+    options = f"{use_archive_options(java, archive_path(java))} {ARROW_OPTIONS}".strip()
+    # A shell, which spark-submit takes this process for, shows its progress.
+    ours = {_JAVA_OPTIONS: options, _SHOW_PROGRESS: "false"}
+    conf = SparkConf().setAll(list((ours | dict(given)).items()))
+    with _output(log_file, verbose) as output, driver_python(os.environ):
         begin = output.seek(0, os.SEEK_END) if output.seekable() else 0
+        popen = {"stdout": output, "stderr": output, "start_new_session": True}
         try:
-            gateway = launch_gateway(  # type: ignore[no-untyped-call]
-                conf, {"stdout": output, "stderr": output}
-            )
+            gateway = launch_gateway(conf, popen)  # type: ignore[no-untyped-call]
         except PySparkRuntimeError as error:
-            raise BackendUnavailable("Java did not start", _said(output, begin)) from error
+            raise BackendUnavailable("Java did not start", _last_output(output, begin)) from error
     SparkContext._ensure_initialized(gateway=gateway)
+    _passed.update(given)
 
 
 def _output(log_file: Path | None, verbose: bool) -> AbstractContextManager[IO[Any]]:
-    """Where Java's output goes. A file without a name keeps what explains a failed start."""
+    """Return the file for Java's output. An unnamed file keeps the reason of a failed start."""
     if verbose:
         return nullcontext(sys.__stderr__ or sys.stderr)
     if log_file is None:
@@ -131,10 +218,10 @@ def _output(log_file: Path | None, verbose: bool) -> AbstractContextManager[IO[A
     return log_file.open("ab+")
 
 
-def _said(output: IO[Any], begin: int) -> str:
-    """The end of what was written since, if that can be read again."""
+def _last_output(output: IO[Any], begin: int) -> str:
+    """Return the end of the output since `begin`, if it can be read."""
     if not output.readable():
-        return "its reason is above"
+        return "see the output above"
     output.seek(max(begin, output.seek(0, os.SEEK_END) - _SHOWN_BYTES))
-    said: bytes = output.read()
-    return said.decode(errors="replace").strip()
+    text: bytes = output.read()
+    return text.decode(errors="replace").strip()

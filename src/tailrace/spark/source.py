@@ -1,9 +1,11 @@
-"""The data source `tailrace`: topics for Spark to read and write, in batches and as streams.
+"""The data source `tailrace`: topics that Spark reads and writes, in batches and as streams.
 
-Spark makes one of these for every query, in a process of its own.
+Spark creates one for every query, in a separate process.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -14,58 +16,65 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from tailrace.spark.plainly import plainly
+from tailrace.spark.tracebacks import hide_traceback
+
+FILTERS: Final = "tailrace.filters"
+"""The option that `TopicTables.java` adds if the source serves one scan only."""
 
 
 class TailraceSource(DataSource):
-    """Found by Spark under its name, through the package `pyspark_tailrace`.
+    """The data source. Spark finds it by its name, in the package `pyspark_tailrace`.
 
-    To find it Spark loads this module in a process that needs nothing else of ours, so the rest is
-    loaded when it is used.
+    To find it, Spark imports this module in a process that needs nothing else of Tailrace, so other
+    modules are imported when they are first used.
     """
 
     @classmethod
     def name(cls) -> str:
-        """What people write in ``format("tailrace")``."""
+        """The name for ``format("tailrace")``."""
         return "tailrace"
 
     def schema(self) -> StructType:
-        """All columns. The topics must be there, so that a wrong name is known at `load`."""
-        from tailrace.spark.admission import look
-        from tailrace.spark.columns import spark_schema
-        from tailrace.spark.hubs import hub_at
-        from tailrace.spark.options import Reading, read_options
+        """Return all columns. The topics must exist, so that `load` reports a wrong name."""
+        with hide_traceback():
+            from tailrace.spark.admission import take_snapshot
+            from tailrace.spark.columns import spark_schema
+            from tailrace.spark.hubs import hub_at
+            from tailrace.spark.options import ReadMode, read_options
 
-        with plainly():
-            options = read_options(self.options, Reading.EITHER)
-            hub = hub_at(options.hub)
+            options = read_options(self.options, ReadMode.EITHER)
+            hub = hub_at(options.hub, "ro")
             for topic in options.topics:
-                look(hub, topic)
+                take_snapshot(hub, topic, options.assigned.get(topic))
             return spark_schema(options.include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads a batch."""
-        from tailrace.spark.batch import BatchReader
+        """Return a reader of a batch. It applies filters if this source serves one scan only."""
+        with hide_traceback():
+            from tailrace.spark.batch import BatchReader, FilteringReader
 
-        with plainly():
-            return BatchReader(self.options, schema)
+            options = dict(self.options)
+            if options.pop(FILTERS, None) is None:
+                return BatchReader(options, schema)
+            return FilteringReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Reads a stream."""
-        from tailrace.spark.stream import StreamReader
+        """Return a reader of a stream."""
+        with hide_traceback():
+            from tailrace.spark.stream import StreamReader
 
-        return StreamReader(self.options, schema)
+            return StreamReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Writes a batch."""
-        from tailrace.spark.sink import BatchWriter
+        """Return a writer of a batch."""
+        with hide_traceback():
+            from tailrace.spark.sink import BatchWriter
 
-        with plainly():
             return BatchWriter(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Writes a stream."""
-        from tailrace.spark.sink import StreamWriter
+        """Return a writer of a stream."""
+        with hide_traceback():
+            from tailrace.spark.sink import StreamWriter
 
-        with plainly():
             return StreamWriter(self.options, schema, overwrite)

@@ -1,4 +1,4 @@
-"""What Spark's tasks read, and how."""
+"""The tasks of a read."""
 
 from __future__ import annotations
 
@@ -10,46 +10,59 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from tailrace.log.control import messages_of
 from tailrace.spark.columns import ToSpark
-from tailrace.spark.plainly import plainly
-from tailrace.spark.ranges import Range, read_range
+from tailrace.spark.ranges import ReadRange
+from tailrace.spark.reading.access import read_here
+from tailrace.spark.tracebacks import hide_traceback
 
 
-class Task(InputPartition):
+class ReadTask(InputPartition):
     """A range that one task reads."""
 
-    def __init__(self, asked: Range) -> None:
-        super().__init__(asked)
+    def __init__(self, wanted: ReadRange) -> None:
+        super().__init__(wanted)
 
     @property
-    def asked(self) -> Range:
+    def range(self) -> ReadRange:
         """The range."""
-        asked: Range = self.value
-        return asked
+        wanted: ReadRange = self.value
+        return wanted
 
 
-def tasks_of(ranges: Iterable[Range]) -> list[InputPartition]:
-    """A task for each range."""
-    return [Task(asked) for asked in ranges]
+def tasks_of(ranges: Iterable[ReadRange]) -> list[InputPartition]:
+    """Return a task for each range."""
+    return [ReadTask(each) for each in ranges]
 
 
-def read_task(task: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """The records of a task, in Arrow columns of that schema. Opens no hub.
+def read_task(
+    task: InputPartition, schema: StructType, *, hub: str, control: bool
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a task, in Arrow columns of a schema, from the files of a hub.
 
-    Where there is no task, Spark makes one of its own that has nothing to read.
+    Opens the hub only if a compaction has replaced files since the task was planned. Control
+    records are yielded only with `control`. If there is no task, Spark creates one of its own,
+    which reads nothing.
     """
-    if isinstance(task, Task):
-        settle()
-        with plainly():
-            yield from map(ToSpark(schema, task.asked.partition), read_range(task.asked))
+    if isinstance(task, ReadTask):
+        freeze_loaded_objects()
+        with hide_traceback():
+            records = read_records(task.range, hub=hub, control=control)
+            yield from map(ToSpark(schema, task.range.partition), records)
+
+
+def read_records(wanted: ReadRange, *, hub: str, control: bool) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a range from the files of a hub; control records only with `control`."""
+    records = read_here(wanted, hub)
+    return records if control else map(messages_of, records)
 
 
 @cache
-def settle() -> None:
-    """Once in each Python worker of Spark's: set aside, for garbage collection, all that is loaded.
+def freeze_loaded_objects() -> None:
+    """Exclude all loaded objects from garbage collection, once in each Python worker of Spark.
 
-    A worker collects garbage after every task, and would look through all modules each time; that
-    takes longer than a small task does.
+    A worker collects garbage after every task. Scanning all modules each time takes longer than a
+    small task.
     """
     gc.collect()
     gc.freeze()

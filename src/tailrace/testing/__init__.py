@@ -1,11 +1,11 @@
-"""What Tailrace is tested with, for users' tests too: a backend in memory, a clock to be moved, an
-auditor that trusts nobody, and a simulator of whole clusters with their faults."""
+"""Tools for tests, ours and those of users: a backend in memory, a clock that a test sets, an
+independent auditor, and a simulator of whole clusters with faults."""
 
 from __future__ import annotations
 
 from tailrace.testing.auditor import Audit, Auditor
 from tailrace.testing.clock import ManualClock
-from tailrace.testing.faults import Faults, Turmoil
+from tailrace.testing.faults import FaultInjector, Faults
 from tailrace.testing.groups import Consumer, GroupWorld, SimulatedProcess
 from tailrace.testing.memory import MemoryBackend
 from tailrace.testing.network import Envelope, Network, Quality
@@ -19,6 +19,7 @@ __all__ = [
     "Auditor",
     "Consumer",
     "Envelope",
+    "FaultInjector",
     "Faults",
     "GroupWorld",
     "ManualClock",
@@ -32,7 +33,6 @@ __all__ = [
     "Simulation",
     "StoreQuality",
     "Trace",
-    "Turmoil",
     "UnreliableBackend",
     "Violation",
 ]

@@ -1,6 +1,6 @@
-"""An independent auditor: what producers were told against what was read, and nothing else.
+"""An independent auditor: it compares receipts of producers with messages of readers.
 
-It knows no hub, no partitions and no lineage, so it cannot share a mistake with them.
+It uses no hub, partitions or lineage, so it cannot share a mistake with them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Numbered(NamedTuple):
-    """A message as the auditor knows it: the `number`-th one that was pushed for its key."""
+    """A message as the auditor knows it: the `number`-th one of its key, from 1."""
 
     key: Hashable
     number: int
@@ -19,15 +19,16 @@ class Numbered(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What came of it. All is well when the last four are empty.
+    """The result of an audit. It is well if the last four are empty.
 
-    `told` and `seen` count messages, each once. `lost` have a receipt and were never read.
-    `displaced` were read elsewhere than their receipt says. `doubled` were read more than once, or
-    have receipts for two positions. `disordered` are the keys of which a message was first read
-    after one with a higher number.
+    `pushed` and `seen` are the numbers of messages with a receipt, and of messages that were read.
+    `lost` messages have a receipt and were never read. `displaced` messages were read at another
+    position than that of their receipt. `doubled` messages were read more than once, or have
+    receipts for two positions. `disordered` keys have a message that was first read after one with
+    a higher number.
     """
 
-    told: int
+    pushed: int
     seen: int
     lost: frozenset[Numbered]
     displaced: frozenset[Numbered]
@@ -36,33 +37,33 @@ class Audit:
 
     @property
     def well(self) -> bool:
-        """Whether nothing is wrong."""
+        """True if no message was lost, displaced, doubled or read out of order."""
         return not (self.lost or self.displaced or self.doubled or self.disordered)
 
 
 class Auditor:
     """Collects receipts in any order, and messages in the order they were read.
 
-    Whoever pushes numbers the messages of each key, rising, and puts the number into the message
-    for the reader to find. Messages that were read and have no receipt are allowed: a producer that
-    was killed had no time to hear of its last ones.
+    The producer numbers the messages of each key, rising, and puts the number into the message.
+    Messages without a receipt are allowed: a producer that was killed did not receive its last
+    ones.
     """
 
     def __init__(self) -> None:
-        self._told: dict[Numbered, str] = {}
+        self._pushed: dict[Numbered, str] = {}
         self._seen: dict[Numbered, str] = {}
         self._newest: dict[Hashable, int] = {}
         self._doubled: set[Numbered] = set()
         self._disordered: set[Hashable] = set()
 
-    def told(self, key: Hashable, number: int, position: str) -> None:
-        """A producer holds a receipt: this message is stored at this position."""
+    def pushed(self, key: Hashable, number: int, position: str) -> None:
+        """Record a receipt: this message is stored at this position."""
         message = Numbered(key, number)
-        if self._told.setdefault(message, position) != position:
+        if self._pushed.setdefault(message, position) != position:
             self._doubled.add(message)
 
     def saw(self, key: Hashable, number: int, position: str) -> None:
-        """A reader got this message next, from this position."""
+        """Record that a reader read this message next, at this position."""
         message = Numbered(key, number)
         if message in self._seen:
             self._doubled.add(message)
@@ -74,15 +75,15 @@ class Auditor:
             self._newest[key] = number
 
     def audit(self) -> Audit:
-        """The verdict on all that was told and seen so far."""
+        """Return the result for all receipts and messages so far."""
         seen = self._seen
         return Audit(
-            told=len(self._told),
+            pushed=len(self._pushed),
             seen=len(seen),
-            lost=frozenset(message for message in self._told if message not in seen),
+            lost=frozenset(message for message in self._pushed if message not in seen),
             displaced=frozenset(
                 message
-                for message, position in self._told.items()
+                for message, position in self._pushed.items()
                 if seen.get(message, position) != position
             ),
             doubled=frozenset(self._doubled),

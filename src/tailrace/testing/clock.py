@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it."""
+"""A clock that a test sets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tailrace.errors import InvalidValue
 
 
 class ManualClock:
-    """A `Clock` for tests: no time passes but by `advance`."""
+    """A `Clock` for tests: time passes by calls of `advance` only."""
 
     __slots__ = ("_monotonic", "_now_ms")
 
@@ -15,15 +15,15 @@ class ManualClock:
         self._monotonic = 0.0
 
     def now_ms(self) -> int:
-        """The wall time it was set to."""
+        """Return the wall time in milliseconds."""
         return self._now_ms
 
     def monotonic(self) -> float:
-        """Seconds advanced since it was made."""
+        """Return the seconds that passed since the clock was made."""
         return self._monotonic
 
     def advance(self, seconds: float) -> None:
-        """Let time pass on both clocks."""
+        """Let time pass, on the wall clock and the monotonic clock."""
         if seconds < 0:
             raise InvalidValue(
                 "seconds", seconds, "0 or more", "use step() to set the wall clock back"
@@ -32,5 +32,5 @@ class ManualClock:
         self._now_ms += round(seconds * 1000)
 
     def step(self, milliseconds: int) -> None:
-        """Set the wall clock forward or back, as a time server would; no time passes."""
+        """Set the wall clock forward or back, as a time server would. No time passes."""
         self._now_ms += milliseconds

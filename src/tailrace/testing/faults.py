@@ -1,9 +1,10 @@
-"""What goes wrong in a simulation, how often, and how it ends."""
+"""The faults of a simulation: their kinds, how often they happen, and how they end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -24,30 +25,30 @@ _NETWORKS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """How much goes wrong. Without arguments, nothing does.
+    """The frequency and duration of faults. Without arguments there are none.
 
     `…_every_s` is the mean time between two such faults, of all processes together; 0 is never.
-    What a fault lasts is drawn up to `…_s`.
+    The duration of a fault is random, at most `…_s`.
     """
 
     network: Quality = field(default_factory=Quality)
     store: StoreQuality = field(default_factory=StoreQuality)
     crash_every_s: float = 0.0
     crash_s: float = 4.0
-    """A crashed process is started again after up to so long."""
+    """The maximum time after which a crashed process is started again."""
     pause_every_s: float = 0.0
     pause_s: float = 8.0
     cut_every_s: float = 0.0
     cut_s: float = 8.0
-    """Half of the cuts are one way."""
+    """Half of the cuts are in one direction only."""
     outage_every_s: float = 0.0
     outage_s: float = 5.0
-    """During an outage the store answers one process nothing."""
+    """During an outage every call of one process to the store fails."""
     step_every_s: float = 0.0
     step_s: float = 3600.0
-    """By how much wall clocks step, forward or back."""
+    """The maximum step of a wall clock, forward or back."""
     drift: float = 0.0
-    """By which part clocks may run fast or slow."""
+    """The part by which clocks may run fast or slow."""
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -57,9 +58,9 @@ class Faults:
 
     @classmethod
     def drawn(cls, random: Random) -> Faults:
-        """A mixture for one seed: some kinds of faults, others not at all, each more or less.
+        """Return a mixture for one seed: some kinds of faults, at random rates, and not others.
 
-        Runs that differ in what goes wrong find more than runs in which everything always does.
+        Runs with different kinds of faults find more than runs that all have every kind.
         """
 
         def sometimes(value: float) -> float:
@@ -83,8 +84,8 @@ class Faults:
         )
 
 
-class Turmoil:
-    """Brings the faults to the processes of a simulation, from `begin` to `heal`."""
+class FaultInjector:
+    """Injects faults into the processes of a simulation, from `begin` to `heal`."""
 
     def __init__(
         self,
@@ -104,7 +105,7 @@ class Turmoil:
         self._on = False
 
     def begin(self) -> None:
-        """From now on things go wrong."""
+        """Inject faults from now on."""
         faults = self.faults
         self._on = True
         self._network.quality = faults.network
@@ -121,9 +122,9 @@ class Turmoil:
                 self._repeat(every_s, fault, random)
 
     def heal(self) -> None:
-        """Nothing goes wrong any more, and what did is over: all processes run, all reach all."""
+        """End all faults: every process runs, and reaches every other and the store."""
         self._on = False
-        self._simulation.note(Mark.FAULT, "all", "heals")
+        self._simulation.record(Mark.FAULT, "all", "heals")
         self._network.heal()
         for name, process in self._processes.items():
             self._stores(name).quality = StoreQuality()
@@ -161,17 +162,17 @@ class Turmoil:
         pairs = [(one, other), (other, one)] if both_ways else [(one, other)]
         for pair in pairs:
             self._network.cut(*pair)
-            self._later(seconds, lambda pair=pair: self._network.mend(*pair))  # type: ignore[misc]
+            self._later(seconds, partial(self._network.mend, *pair))
 
     def _outage(self) -> None:
         name = self._one().name
         store = self._stores(name)
         store.down = True
-        self._simulation.note(Mark.STORE, name, "the store no longer answers")
+        self._simulation.record(Mark.STORE, name, "the store no longer answers")
 
         def over() -> None:
             store.down = False
-            self._simulation.note(Mark.STORE, name, "the store answers again")
+            self._simulation.record(Mark.STORE, name, "the store answers again")
 
         self._later(self._random.uniform(0, self.faults.outage_s), over)
 
@@ -180,11 +181,11 @@ class Turmoil:
         by_ms = round(self._clocks.uniform(-1, 1) * self.faults.step_s * 1000)
         if process.alive:
             process.clock.step(by_ms)
-            self._simulation.note(Mark.CLOCK, process.name, f"{by_ms} ms")
+            self._simulation.record(Mark.CLOCK, process.name, f"{by_ms} ms")
 
     def _one(self) -> Process:
         return self._processes[self._random.choice(list(self._processes))]
 
     def _later(self, seconds: float, call: Callable[[], None]) -> None:
-        """End a fault, unless all was healed before."""
+        """End a fault, unless `heal` has ended it."""
         self._simulation.after(seconds, lambda: call() if self._on else None)

@@ -1,7 +1,7 @@
-"""The network of a simulation: it loses, doubles, delays, reorders and cuts.
+"""The network of a simulation: it loses, doubles, delays, reorders and cuts off messages.
 
-Between two processes each message takes a random time, so a later one may overtake it. What a test
-wants done to certain messages it says by rules: `drop`, `repeat`, `hold`.
+Between two processes each message takes a random time, so a later one may overtake it. A test
+treats chosen messages by rules: `drop`, `repeat`, `hold`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tailrace.testing.trace import Mark
 
 
 class Envelope(NamedTuple):
-    """A message on its way. Sender and receiver are names of processes, not of their lives."""
+    """A message in transit. Sender and receiver are names of processes, not of their lives."""
 
     sender: str
     receiver: str
@@ -32,14 +32,14 @@ class Envelope(NamedTuple):
 
 
 Matching: TypeAlias = type | tuple[type, ...] | Callable[[Envelope], bool]
-"""Which messages: those of a type or of some types, or those for which a function says so."""
+"""Selects messages: a type, a tuple of types, or a function that returns True for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """What a network does to messages between two processes.
+    """How a network treats messages between two processes.
 
-    Of all messages the part `loss` is lost and the part `doubling` comes twice. Each takes from
+    The part `loss` of all messages is lost, and the part `doubling` arrives twice. Each takes from
     `delay_s[0]` to `delay_s[1]`; the part `straggling` takes up to `straggling_s`.
     """
 
@@ -57,7 +57,7 @@ class Quality:
 
 
 class Rule:
-    """Something that is done to certain messages, until `end`."""
+    """A rule for chosen messages, in force until `end`."""
 
     def __init__(self, matching: Matching) -> None:
         if not isinstance(matching, tuple):
@@ -67,19 +67,19 @@ class Rule:
         self._matching = matching
 
     def matches(self, envelope: Envelope) -> bool:
-        """Whether it is about this message."""
+        """True if the rule applies to this message."""
         if isinstance(self._matching, type | tuple):
             return isinstance(envelope.message, self._matching)
         return self._matching(envelope)
 
     def end(self) -> None:
-        """Do no more."""
+        """Lift the rule."""
         self.ended = True
 
 
 @dataclass(slots=True)
 class _Dropping:
-    """How many more to drop, for each thing they are about."""
+    """Counts the dropped messages, for each value of `per`."""
 
     first: int | None
     per: Callable[[Envelope], Hashable]
@@ -93,32 +93,32 @@ class _Dropping:
         return self.dropped[what] <= self.first
 
 
-class Held(Rule):
-    """Messages that are held back until `release`. It is ended by that."""
+class HeldMessages(Rule):
+    """A rule that holds messages back until `release`, which lifts it."""
 
     def __init__(self, matching: Matching, network: Network) -> None:
         super().__init__(matching)
         self.messages: list[Envelope] = []
         self._network = network
-        self._on_their_way: list[Callable[[], None]] = []
+        self._deliveries: list[Callable[[], None]] = []
 
-    def take(self, envelope: Envelope, deliver: Callable[[], None]) -> None:
-        """Hold one more."""
+    def add(self, envelope: Envelope, deliver: Callable[[], None]) -> None:
+        """Hold a message back."""
         self.messages.append(envelope)
-        self._on_their_way.append(deliver)
+        self._deliveries.append(deliver)
 
     def release(self) -> None:
-        """Let them all arrive now, in order, and hold no more."""
+        """Deliver all messages now, in order, and lift the rule."""
         self.end()
-        for deliver in self._on_their_way:
+        for deliver in self._deliveries:
             deliver()
-        self._on_their_way.clear()
+        self._deliveries.clear()
 
 
 class Network:
     """Carries messages between the processes of a simulation.
 
-    What a process sends to itself is a call: it arrives, at once, unless a rule is about it.
+    A message of a process to itself arrives at once, unless a rule applies to it.
     """
 
     def __init__(self, simulation: Simulation, quality: Quality | None = None) -> None:
@@ -129,18 +129,18 @@ class Network:
         self._cuts: set[tuple[str, str]] = set()
         self._drops: list[tuple[Rule, _Dropping]] = []
         self._repeats: list[tuple[Rule, int, float]] = []
-        self._holds: list[Held] = []
+        self._holds: list[HeldMessages] = []
 
     def join(self, process: Process) -> None:
-        """Connect a process, and all its lives to come."""
+        """Connect a process, with all of its lives."""
         self._processes[process.name] = process
 
     def cut(self, sender: str, receiver: str) -> None:
-        """Let nothing pass from one process to another; the way back is another cut."""
+        """Lose every message from one process to another. The other direction is another cut."""
         self._check(sender, receiver)
         if (sender, receiver) not in self._cuts:
             self._cuts.add((sender, receiver))
-            self._simulation.note(Mark.FAULT, sender, f"is cut off towards {receiver}")
+            self._simulation.record(Mark.FAULT, sender, f"cannot reach {receiver}")
 
     def isolate(self, name: str) -> None:
         """Cut a process off from all others, both ways."""
@@ -155,7 +155,7 @@ class Network:
         self._check(sender, receiver)
         if (sender, receiver) in self._cuts:
             self._cuts.discard((sender, receiver))
-            self._simulation.note(Mark.FAULT, sender, f"reaches {receiver} again")
+            self._simulation.record(Mark.FAULT, sender, f"reaches {receiver} again")
 
     def heal(self) -> None:
         """End all cuts and all loss. Rules stay."""
@@ -170,7 +170,7 @@ class Network:
         first: int | None = None,
         per: Callable[[Envelope], Hashable] = lambda _: None,
     ) -> Rule:
-        """Lose these messages: all, or the `first` ones for each thing that `per` tells apart."""
+        """Lose these messages: all, or the `first` ones for each value of `per`."""
         if first is not None:
             check_count("first", first)
         rule = Rule(matching)
@@ -178,16 +178,16 @@ class Network:
         return rule
 
     def repeat(self, matching: Matching, *, times: int, every_s: float) -> Rule:
-        """Let each of these messages arrive so many times, a while apart."""
+        """Deliver each of these messages a number of times, at intervals."""
         check_count("times", times)
         check_seconds("every_s", every_s)
         rule = Rule(matching)
         self._repeats.append((rule, times, every_s))
         return rule
 
-    def hold(self, matching: Matching) -> Held:
+    def hold(self, matching: Matching) -> HeldMessages:
         """Hold these messages back until they are released."""
-        held = Held(matching, self)
+        held = HeldMessages(matching, self)
         self._holds.append(held)
         return held
 
@@ -197,7 +197,7 @@ class Network:
         envelope = Envelope(sender.name, name, message)
         process = self._processes.get(name)
         if process is None or self._dropped(envelope):
-            self._simulation.note(Mark.LOST, sender.name, envelope)
+            self._simulation.record(Mark.LOST, sender.name, envelope)
             return
         token = sender.token
 
@@ -207,8 +207,8 @@ class Network:
 
         for held in self._holds:
             if not held.ended and held.matches(envelope):
-                held.take(envelope, deliver)
-                self._simulation.note(Mark.HELD, sender.name, envelope)
+                held.add(envelope, deliver)
+                self._simulation.record(Mark.HELD, sender.name, envelope)
                 return
         self._deliver(envelope, deliver)
 

@@ -1,8 +1,8 @@
-"""A process of a simulation: a machine with a clock of its own, that may stop, die and come back.
+"""A process of a simulation: a machine with its own clock, that may pause, crash and restart.
 
-It runs a `Program`: a machine in the form of `tailrace.machine`, and the hands that carry out its
-actions. The process gives the machine every event that waits, one a step, and then, when its
-deadline has come, the program's tick: so deadlines are judged after all waiting input was read.
+It runs a `Program`: a machine in the form of `tailrace.machine`, and the code that executes its
+actions. The process passes every queued event to the machine, one a step, and then, at the
+machine's deadline, the program's tick. So a deadline is checked after all queued input was read.
 After every event the machine validates itself.
 """
 
@@ -20,32 +20,32 @@ from tailrace.testing.simulation import Simulation
 from tailrace.testing.trace import Mark
 
 WAKING_S: Final = 0.001
-"""Within this time after a pause all threads of a process run again, in any order."""
+"""Within this time after a pause all threads of a process continue, in any order."""
 
 
 class Program(Protocol):
-    """What a process runs. It is made anew at every start."""
+    """The program of a process. Every start makes a new one."""
 
     @property
     def machine(self) -> Machine[Any, Any]:
-        """What decides."""
+        """The machine that decides."""
 
     @property
     def tick(self) -> Any:
-        """The event that tells the machine the time."""
+        """The event that has the machine check the time."""
 
     def perform(self, action: Any) -> None:
-        """Carry out an action, or see to it that it will be."""
+        """Execute an action, now or later."""
 
     def receive(self, sender: str, message: Any) -> Any:
-        """The event for a message that came from another process."""
+        """Return the event for a message from another process."""
 
     def end(self) -> None:
-        """The process is dead: what the operating system would clear away is to go."""
+        """Release what the operating system releases when a process dies."""
 
 
 class Life(Enum):
-    """What a process is doing."""
+    """The state of a process."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -53,8 +53,8 @@ class Life(Enum):
 
 
 class ProcessClock:
-    """A `Clock` of one process: starts anywhere, runs a little fast or slow, and its wall clock may
-    step."""
+    """The `Clock` of one process. It starts at any time, runs a little fast or slow, and its wall
+    clock may step."""
 
     def __init__(self, simulation: Simulation, start_s: float, rate: float) -> None:
         self._simulation = simulation
@@ -65,14 +65,14 @@ class ProcessClock:
         self._least = start_s
 
     def monotonic(self) -> float:
-        """Seconds from its own start."""
+        """Return the monotonic time of this clock, in seconds."""
         own = self._start_s + (self._simulation.now - self._started) * self._rate
         if own > self._least:
             self._least = own
         return self._least
 
     def now_ms(self) -> int:
-        """Wall time in milliseconds."""
+        """Return the wall time in milliseconds."""
         return 1_700_000_000_000 + round(self._simulation.now * 1000) + self._step_ms
 
     def step(self, milliseconds: int) -> None:
@@ -80,19 +80,19 @@ class ProcessClock:
         self._step_ms += milliseconds
 
     def when(self, own: float) -> float:
-        """The simulation's time at which this clock shows a monotonic time."""
+        """Return the simulation's time at which this clock shows a monotonic time."""
         return self._started + (own - self._start_s) / self._rate
 
     def reach(self, own: float) -> float:
-        """Show at least this time, which rounding may have missed; what it shows."""
+        """Advance to at least this time, which rounding may have missed. Returns the time."""
         self._least = max(self._least, own)
         return self.monotonic()
 
 
 class Process:
-    """A process, by name. Each of its lives has a `token` of its own, by which others reach it.
+    """A process with a name. Each of its lives has a `token` of its own, which others send to.
 
-    All methods but `start` and `token` do nothing to a dead process.
+    Methods other than `start` and `token` do nothing while the process is dead.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Process:
         self.life = Life.DEAD
         self.lives = 0
         self.clock_drift = 0.0
-        """How much faster or slower than true time a clock of its lives may run."""
+        """The part by which the clock of a life may be faster or slower than true time."""
         self._simulation = simulation
         self._boot = boot
         self._random = simulation.random(f"process {name}")
@@ -119,11 +119,11 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs or is paused."""
+        """True if the process is running or paused."""
         return self.life is not Life.DEAD
 
     def start(self) -> None:
-        """Begin a new life, with nothing of the one before; `Error` while it lives."""
+        """Begin a new life without the state of the last one. `Error` unless it is dead."""
         if self.life is not Life.DEAD:
             raise Error(f"process {self.name} is {self.life.value}", "crash() it, then start() it")
         self.lives += 1
@@ -131,12 +131,12 @@ class Process:
         start_s = float(self._random.randrange(1_000_000))
         self.clock = ProcessClock(self._simulation, start_s, 1 + drift)
         self.life = Life.RUNNING
-        self._simulation.note(Mark.FAULT, self.name, f"starts as {self.token}")
+        self._simulation.record(Mark.FAULT, self.name, f"starts as {self.token}")
         self.program = self._boot(self)
-        self._look_at_deadline()
+        self._check_deadline()
 
     def crash(self) -> None:
-        """Lose everything at once."""
+        """Die at once, with all state."""
         if not self.alive:
             return
         self.life = Life.DEAD
@@ -144,11 +144,11 @@ class Process:
         self._deferred.clear()
         self._working = False
         self._tick_at = None
-        self._simulation.note(Mark.FAULT, self.name, "crashes")
+        self._simulation.record(Mark.FAULT, self.name, "crashes")
         self.program.end()
 
     def pause(self, seconds: float | None = None) -> None:
-        """Freeze: input queues up, nothing is done. For a while, or until `wake`."""
+        """Stop and queue all input, for a time or until `wake`."""
         if seconds is not None:
             check_seconds("the pause", seconds)
         if self.life is not Life.RUNNING:
@@ -156,35 +156,35 @@ class Process:
         self.life = Life.PAUSED
         self._working = False
         self._tick_at = None
-        self._simulation.note(Mark.FAULT, self.name, "pauses")
+        self._simulation.record(Mark.FAULT, self.name, "pauses")
         if seconds is not None:
             life = self.lives
             self._simulation.after(seconds, lambda: self.wake() if life == self.lives else None)
 
     def wake(self) -> None:
-        """Go on: all that waits comes first, then the tick."""
+        """Continue after a pause: queued input first, then the tick."""
         if self.life is not Life.PAUSED:
             return
         self.life = Life.RUNNING
-        self._simulation.note(Mark.FAULT, self.name, "wakes")
+        self._simulation.record(Mark.FAULT, self.name, "wakes")
         deferred, self._deferred = self._deferred, []
         for call in deferred:
             self.after(self._random.uniform(0, WAKING_S), call)
         self.after(self._random.uniform(0, WAKING_S), self._resume)
 
-    def tell(self, event: Any) -> None:
-        """Give the machine an event, once it has handled those that wait."""
+    def post(self, event: Any) -> None:
+        """Queue an event for the machine."""
         if self.alive:
             self._inbox.append(event)
             self._resume()
 
     def receive(self, sender: str, message: Any) -> None:
-        """A message comes in from a process."""
+        """Queue a message from a process."""
         if self.alive:
-            self.tell(self.program.receive(sender, message))
+            self.post(self.program.receive(sender, message))
 
     def after(self, delay_s: float, call: Callable[[], None]) -> None:
-        """Call something in a thread of this life, a while from now; later if it is paused."""
+        """Schedule a call in a thread of this life; after the pause if it is paused then."""
         life = self.lives
 
         def called() -> None:
@@ -203,7 +203,7 @@ class Process:
             self.after(0.0, self._work)
 
     def _work(self) -> None:
-        """Handle one event or, when none waits, look at the time."""
+        """Handle one event, or check the time if none is queued."""
         self._working = False
         if self._inbox:
             self._handle(self._inbox.popleft(), self.clock.monotonic())
@@ -211,10 +211,10 @@ class Process:
                 self._resume()
                 return
         if self.life is Life.RUNNING:
-            self._look_at_deadline()
+            self._check_deadline()
 
-    def _look_at_deadline(self) -> None:
-        """Be called at the machine's deadline. A call that is due before it looks again then."""
+    def _check_deadline(self) -> None:
+        """Schedule a tick at the machine's deadline, unless an earlier one is scheduled."""
         own = self._deadline = self.program.machine.deadline()
         if own is None:
             return
@@ -229,12 +229,12 @@ class Process:
             return
         self._tick_at = None
         if self._inbox:
-            return  # it looks again once all is handled
+            return  # the deadline is checked again once all events are handled
         own = self._deadline
         if own is not None and self.clock.when(own) <= self._simulation.now:
             self._handle(self.program.tick, self.clock.reach(own))
         if self.life is Life.RUNNING and not self._inbox:
-            self._look_at_deadline()
+            self._check_deadline()
 
     def _handle(self, event: Any, now: float) -> None:
         actions = self.program.machine.handle(event, now)

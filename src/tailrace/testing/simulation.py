@@ -1,9 +1,9 @@
 """A whole cluster in one thread, from one seed, in virtual time.
 
-A `Simulation` is a queue of things that will happen, a clock that jumps from one to the next, and
+A `Simulation` is a queue of scheduled calls, a clock that jumps from one to the next, and
 generators of random numbers that all come from the seed. Nothing waits: an hour of timers costs
-what its events cost. The same seed gives the same run, event for event, so whatever a run finds it
-finds again.
+as much as its events. The same seed gives the same run, event for event, so a run reproduces every
+failure that it found.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tailrace.testing.arguments import check_callable, check_seconds
 from tailrace.testing.trace import Mark, Trace
 
 LINES_SHOWN: Final = 40
-"""How many of the last lines of the trace a violation shows."""
+"""The number of lines of the trace that a violation shows: the last ones."""
 
 Invariant: TypeAlias = Callable[[], None]
-"""Raises `AssertionError`, with what is wrong, where something is."""
+"""Raises `AssertionError`, with a description, if it does not hold."""
 
 
 class Violation(AssertionError):
-    """A simulation found something wrong. Shows the seed, the time and the end of the trace."""
+    """An invariant that does not hold. Shows the seed, the time and the end of the trace."""
 
     def __init__(self, what: str, seed: int, at: float, trace: Trace) -> None:
         super().__init__(what, seed, at)
@@ -41,9 +41,9 @@ class Violation(AssertionError):
 class Simulation:
     """Virtual time, one thread, one seed.
 
-    `now` is the time in seconds that nobody inside can see: each process has a clock of its own.
-    Invariants run after every step and should cost little: what can be judged at the instant at
-    which it happens is better judged there, by `violation`.
+    `now` is the true time in seconds. No process can read it: each has a clock of its own.
+    Invariants are checked after every step and should cost little. A condition that can be checked
+    when an event happens is better checked there, by `violation`.
     """
 
     def __init__(self, seed: int, *, trace: Trace | None = None) -> None:
@@ -57,39 +57,39 @@ class Simulation:
         self._remarks: list[Callable[[], str]] = []
 
     def random(self, purpose: str) -> random.Random:
-        """A generator for one purpose. What others draw does not change what it gives."""
+        """Return a generator for one purpose. Its numbers do not depend on other generators."""
         return random.Random(f"{self.seed}/{purpose}")
 
     def at(self, time: float, call: Callable[[], None]) -> None:
-        """Let something happen at a time; what is due at one instant happens in order of asking."""
+        """Schedule a call at a time. Calls of the same time happen in the order of scheduling."""
         self._scheduled += 1
         heappush(self._queue, (max(time, self.now), self._scheduled, call))
 
     def after(self, delay_s: float, call: Callable[[], None]) -> None:
-        """Let something happen a while from now."""
+        """Schedule a call after a delay."""
         self.at(self.now + delay_s, call)
 
     def always(self, invariant: Invariant) -> None:
-        """Check this after every step from now on."""
+        """Check an invariant after every step from now on."""
         check_callable("the invariant", invariant, "a function without arguments")
         self._invariants.append(invariant)
 
     def remark(self, remark: Callable[[], str]) -> None:
-        """Let violations tell this too, unless it is empty by then."""
+        """Add a text to every violation, unless it is empty."""
         self._remarks.append(remark)
 
-    def note(self, mark: Mark, where: str, what: object) -> None:
-        """A line of the trace, now."""
+    def record(self, mark: Mark, where: str, what: object) -> None:
+        """Add a line to the trace, with the present time."""
         self.trace.add(self.now, mark, where, what)
 
     def violation(self, what: str) -> Violation:
-        """Something wrong, found just now: to be raised."""
+        """Return a violation for the caller to raise."""
         remarks = [remark() for remark in self._remarks]
         whole = "; ".join(filter(None, (what, *remarks)))
         return Violation(whole, self.seed, self.now, self.trace)
 
     def step(self) -> bool:
-        """Let the next thing happen and check everything; False when there is none."""
+        """Make the next call and check every invariant. False if no call is scheduled."""
         if not self._queue:
             return False
         self.now, _, call = heappop(self._queue)
@@ -105,7 +105,7 @@ class Simulation:
         return True
 
     def run(self, seconds: float) -> None:
-        """Let time pass, and all happen that is due meanwhile. Raises `Violation`."""
+        """Let time pass, and make every call that is due. Raises `Violation`."""
         check_seconds("the time to pass", seconds)
         end = self.now + seconds
         while self._queue and self._queue[0][0] <= end:
@@ -115,9 +115,9 @@ class Simulation:
     def run_until(
         self, reached: Callable[[], bool], *, within_s: float, what: str = "the condition"
     ) -> float:
-        """Let time pass until something is so, looked at after every step; the seconds it took.
+        """Let time pass until a condition, checked after every step, is true.
 
-        `Violation` when it is not so within that time.
+        Returns the seconds it took. Raises `Violation` if the condition is not true in time.
         """
         check_seconds("within_s", within_s)
         begun = self.now

@@ -1,4 +1,4 @@
-"""What happened in a simulation, one line an event."""
+"""The trace of a simulation: one line for each event."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 LINES_MAX: Final = 1_000_000
-"""How many of its newest lines a trace keeps."""
+"""The number of lines that a trace keeps: the newest ones."""
 
 
 class Mark(Enum):
-    """What kind of thing a line tells of."""
+    """The kind of event of a line."""
 
     EVENT = "*"
     LOST = "x"
@@ -26,19 +26,19 @@ class Mark(Enum):
 
 
 LEGEND: Final = """\
-Each line: the time in virtual seconds, a mark, where, what.
-  *  a process was given an event; behind => what it wants done
+Each line: the time in virtual seconds, a mark, the place, the event.
+  *  a process handled an event; after => the actions that follow
   x  the network lost a message
   =  the network holds a message back
   $  a store failed or stalled
-  -  something that the world around the machines did or saw
+  -  an event outside the protocol machines
   !  a fault begins or ends
   ~  a wall clock steps
 """
 
 
 class Line(NamedTuple):
-    """One event. `actions` are what a machine answered to it."""
+    """One event, and the actions that a machine returned for it."""
 
     at: float
     mark: Mark
@@ -52,7 +52,7 @@ class Line(NamedTuple):
 
 
 class Trace:
-    """The lines of one run, oldest first. Lines are values; they become text when looked at."""
+    """The lines of one run, oldest first. Lines are values; they become text when printed."""
 
     def __init__(self, lines_max: int = LINES_MAX) -> None:
         self._lines: deque[Line] = deque(maxlen=lines_max)
@@ -60,7 +60,7 @@ class Trace:
     def add(
         self, at: float, mark: Mark, where: str, what: object, actions: tuple[object, ...] = ()
     ) -> None:
-        """Something happened."""
+        """Append a line."""
         self._lines.append(Line(at, mark, where, what, actions))
 
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class Trace:
         return iter(self._lines)
 
     def text(self, *, last: int | None = None, hiding: Collection[Mark] = ()) -> str:
-        """The legend and the newest `last` lines, or all, without those of the marks hidden."""
+        """Return the legend and the newest `last` lines, or all, without the hidden marks."""
         lines = [line for line in self._lines if line.mark not in hiding]
         shown = lines if last is None else lines[-last:]
         return "\n".join([LEGEND, *map(str, shown)]) + "\n"
@@ -80,7 +80,7 @@ class Trace:
 
 
 def describe(value: Any) -> str:
-    """A value in few characters, the same in every run: names of types, and fields in order."""
+    """Return a short text of a value, the same in every run: type names, and fields in order."""
     if isinstance(value, str):
         return value
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""A backend as one process of a simulation sees it: calls fail, and outcomes stay unknown."""
+"""A backend as one process of a simulation sees it: calls fail, or have unknown outcomes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from random import Random
 from typing import TypeVar
 
 from tailrace.backend.contract import (
+    Amount,
     Backend,
     Bounds,
     Change,
@@ -27,12 +28,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StoreQuality:
-    """What happens to calls.
+    """How a store treats calls.
 
-    Of all calls the part `failure` does nothing and raises `BackendUnavailable`; of the commits the
-    part `unknown` raises `OutcomeUnknown`, half of them after all was done. Each piece of work that
-    a process has with the store takes from `delay_s[0]` to `delay_s[1]`, and the part `stalling` of
-    them up to `stalling_s`.
+    The part `failure` of all calls does nothing and raises `BackendUnavailable`. The part `unknown`
+    of all commits raises `OutcomeUnknown`, half of them after the commit was done. Each piece of
+    work of a process with the store takes from `delay_s[0]` to `delay_s[1]`; the part `stalling`
+    takes up to `stalling_s`.
     """
 
     failure: float = 0.0
@@ -49,10 +50,10 @@ class StoreQuality:
 
 
 class UnreliableBackend:
-    """A `Backend` that passes on what it is asked, except when it fails.
+    """A `Backend` that passes each call on to another, except when the call fails.
 
-    `before_commit` is called before every commit: what others do there comes between this caller's
-    last look and its commit.
+    `before_commit` is called before every commit. It can change the backend between the caller's
+    last read and its commit.
     """
 
     def __init__(
@@ -60,55 +61,55 @@ class UnreliableBackend:
     ) -> None:
         self.quality = StoreQuality()
         self.down = False
-        """Whether every call fails."""
+        """True if every call fails."""
         self.commits_to_fail = 0
-        """How many commits fail from now on; every second one was done all the same."""
+        """The number of next commits that fail; every second one of them is done all the same."""
         self._backend = backend
         self._random = random
         self._before_commit = before_commit
-        self.log = _Log(self)
-        self.table = _Table(self)
-        self.store = _Store(self)
+        self.log = _UnreliableLog(self)
+        self.table = _UnreliableTable(self)
+        self.store = _UnreliableStore(self)
 
     @property
     def name(self) -> str:
-        """That of the backend behind it."""
+        """The name of the backend."""
         return self._backend.name
 
     def commit(self, transaction: Transaction) -> list[Range]:
-        """Commit, or raise what the backend raises, or fail."""
+        """Commit, or raise the backend's error, or fail."""
         return self._committed(lambda: self._backend.commit(transaction))
 
     def follower(self) -> Follower:
-        """A new waiter for commits, which does not fail."""
+        """Return a new follower of commits, which does not fail."""
         return self._backend.follower()
 
     def hold(self, name: str, owner: str) -> Hold:
-        """Hold a name alone. Does not fail: it is the operating system's."""
+        """Hold a name exclusively. Does not fail: the operating system does it."""
         return self._backend.hold(name, owner)
 
     def holder(self, name: str) -> str | None:
-        """Who holds a name."""
+        """Return the holder of a name."""
         return self.read(lambda: self._backend.holder(name))
 
     def beats(self, name: str) -> int | None:
-        """How often the holder of a name has given a sign of life."""
+        """Return the number of heartbeats of the holder of a name."""
         return self.read(lambda: self._backend.beats(name))
 
     def silent_s(self, name: str) -> float | None:
-        """How long ago the holder of a name gave a sign of life."""
+        """Return the seconds since the last heartbeat of the holder of a name."""
         return self.read(lambda: self._backend.silent_s(name))
 
     @property
     def meeting_place(self) -> None:
-        """Nowhere: processes of a simulation meet in its network."""
+        """None: the processes of a simulation use its network."""
         return None
 
     def close(self) -> None:
-        """Closes nothing: others use the backend too."""
+        """Do nothing: other processes use the backend too."""
 
     def read(self, call: Callable[[], T]) -> T:
-        """Do a call that changes nothing, or fail."""
+        """Make a call that changes nothing, or fail."""
         if self.down or (self.quality.failure and self._random.random() < self.quality.failure):
             raise BackendUnavailable("the store does not answer", "try again")
         return call()
@@ -128,15 +129,15 @@ class UnreliableBackend:
             self.commits_to_fail -= 1
             if self.commits_to_fail % 2:
                 call()
-            raise OutcomeUnknown("the store does not answer", "look again")
+            raise OutcomeUnknown("the store does not answer", "read again")
         if self.quality.unknown and self._random.random() < self.quality.unknown:
             if self._random.random() < 0.5:
                 call()
-            raise OutcomeUnknown("the answer of the store was lost", "look again")
+            raise OutcomeUnknown("the answer of the store was lost", "read again")
         return self.read(call)
 
 
-class _Log:
+class _UnreliableLog:
     def __init__(self, backend: UnreliableBackend) -> None:
         self._backend = backend
 
@@ -152,8 +153,14 @@ class _Log:
         log = self._backend.behind.log
         return self._backend.read(lambda: log.read(partition, start, bytes_max, end))
 
+    def amount(self, partition: Partition, start: int = 0, end: int | None = None) -> Amount:
+        return self._backend.read(lambda: self._backend.behind.log.amount(partition, start, end))
 
-class _Table:
+    def whole_from(self, partition: Partition) -> int:
+        return self._backend.read(lambda: self._backend.behind.log.whole_from(partition))
+
+
+class _UnreliableTable:
     def __init__(self, backend: UnreliableBackend) -> None:
         self._backend = backend
 
@@ -167,7 +174,7 @@ class _Table:
         return self._backend.read(lambda: behind.scan(table, start, end, limit))
 
 
-class _Store:
+class _UnreliableStore:
     def __init__(self, backend: UnreliableBackend) -> None:
         self._backend = backend
 

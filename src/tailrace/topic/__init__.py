@@ -1,1 +1,1 @@
-"""Composite topics: where a key goes, what a stream follows, and how producers write."""
+"""Composite topics: routing of keys, lineage of streams, producers, reads and ledgers."""

@@ -1,9 +1,8 @@
-"""What a topic is: an ordered list of storage topics and a produce pointer, as one value.
+"""The definition of a topic: an ordered list of storage topics and a produce pointer, as one value.
 
-A `Definition` is one entry of the store, in JSON, under ``topic/NAME``. Its methods give the next
-definition and write nothing: whoever stores it does so with the version it was read at, so that no
-two changes are lost in each other. Whether a storage topic is sealed, and where it ends, is the
-log's to say.
+A `Definition` is one entry of the store, in JSON, under ``topic/NAME``. Its methods return the next
+definition and write nothing. The caller stores it with the version it was read at, so that no
+change overwrites another. The log knows if a storage topic is sealed, and where it ends.
 """
 
 from __future__ import annotations
@@ -16,8 +15,11 @@ import msgspec
 
 from tailrace.amount import format_amount
 from tailrace.backend.contract import Change, StorageTopic
-from tailrace.errors import InvalidName, InvalidValue
+from tailrace.errors import InvalidName, InvalidValue, TopicTypeMismatch
 from tailrace.message import Partition
+from tailrace.payload.agreement import differences as type_differences
+from tailrace.payload.agreement import extends
+from tailrace.payload.value_type import ValueType
 from tailrace.topic.lineage import Shape, check_count, follows, next_shape
 from tailrace.topic.router import RouterKind
 
@@ -28,14 +30,14 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 
 
 def check_name(kind: str, name: object) -> str:
-    """The name, if it can be a directory, a URL part and a label; otherwise `InvalidName`."""
+    """Return the name if it can be a directory, a part of a URL and a label; else `InvalidName`."""
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise InvalidName(kind, name)
     return name
 
 
 def check_new_name(kind: str, name: object) -> str:
-    """The name, if it is valid and no command takes it for an option; otherwise `InvalidName`."""
+    """Return the name if it is valid and cannot be confused with an option; else `InvalidName`."""
     checked = check_name(kind, name)
     if checked.startswith("-"):
         raise InvalidName(kind, name)
@@ -46,7 +48,9 @@ class Definition(msgspec.Struct, frozen=True):
     """A composite topic without its name.
 
     `storage` are the shapes of its storage topics, oldest first; `pointer` is the index of the one
-    that takes pushes. `identity` tells it from an earlier topic of the same name.
+    that pushes go to. `identity` differs from that of an earlier topic of the same name.
+    `value_type` is the type of its values; None if they may be of any type, and in hubs of versions
+    that stored none.
     """
 
     router: RouterKind
@@ -55,10 +59,11 @@ class Definition(msgspec.Struct, frozen=True):
     pointer: int
     created_ms: int
     identity: str
+    value_type: ValueType | None = None
 
     @property
     def shape(self) -> Shape:
-        """The shape of the storage topic that takes pushes."""
+        """The shape of the storage topic that pushes go to."""
         return self.storage[self.pointer]
 
     @property
@@ -67,33 +72,33 @@ class Definition(msgspec.Struct, frozen=True):
         return len(self.storage) - 1
 
     def added(self, partitions: int, *, any_count: bool = False) -> Definition:
-        """With one more storage topic at the end. The pointer stays."""
+        """Return the definition with one more storage topic at the end. The pointer stays."""
         check_count(partitions, any_count)
         shape = next_shape(self.storage[-1], partitions)
         return msgspec.structs.replace(self, storage=(*self.storage, shape))
 
     def switched(self) -> Definition:
-        """With the pointer one further on; at the last storage topic the same definition."""
+        """Return the definition with the pointer one further; at the last storage topic, itself."""
         return msgspec.structs.replace(self, pointer=min(self.pointer + 1, self.last))
 
     def scaled(self, partitions: int, *, any_count: bool = False) -> Definition:
-        """With one more storage topic, and the pointer at it."""
+        """Return the definition with one more storage topic, and the pointer at it."""
         added = self.added(partitions, any_count=any_count)
         return msgspec.structs.replace(added, pointer=added.last)
 
     def storage_topic(self, topic: str, storage: int) -> StorageTopic:
-        """One of its storage topics as the log names it; `InvalidValue` when there is none."""
+        """Return a storage topic as the log names it; `InvalidValue` if there is none."""
         if not 0 <= storage <= self.last:
             raise InvalidValue(f"storage topic of {topic!r}", storage, f"0 to {self.last}")
         return StorageTopic(topic, storage, self.storage[storage].partitions)
 
     def storage_topics(self, topic: str) -> Iterator[StorageTopic]:
-        """All of them, oldest first, as the log names them."""
+        """Yield all storage topics, oldest first, as the log names them."""
         for storage, shape in enumerate(self.storage):
             yield StorageTopic(topic, storage, shape.partitions)
 
     def follows(self, partition: Partition) -> set[Partition]:
-        """The partitions that must be finished before this one may start."""
+        """Return the partitions that must be finished before this one may start."""
         self.check_partition(partition)
         if partition.storage == 0:
             return set()
@@ -104,17 +109,38 @@ class Definition(msgspec.Struct, frozen=True):
         return {Partition(partition.topic, before, number) for number in numbers}
 
     def check_partition(self, partition: Partition) -> Partition:
-        """The partition, if there is one; otherwise `InvalidValue` with those that there are."""
+        """Return the partition if it exists; else `InvalidValue` with the valid numbers."""
         count = self.storage_topic(partition.topic, partition.storage).partitions
         if not 0 <= partition.number < count:
             where = f"partition of storage topic {partition.storage} of {partition.topic!r}"
             raise InvalidValue(where, partition.number, f"0 to {count - 1}")
         return partition
 
-    def differences(self, partitions: int, router: RouterKind, content_type: str) -> list[str]:
-        """How this definition is not the one somebody wants to create, in words.
+    def with_type(self, topic: str, offered: ValueType) -> Definition:
+        """Return the definition with a type that adds fields with a default; with any other type
+        that agrees, itself.
 
-        A topic created with that many partitions and scaled since is still the same topic.
+        `TopicTypeMismatch` has the differences of a type that does not agree.
+        """
+        stored = self.value_type
+        if stored is None:
+            return self
+        if found := type_differences(stored, offered):
+            raise TopicTypeMismatch(topic, stored.text, offered.name, found)
+        if not extends(stored, offered):
+            return self
+        return msgspec.structs.replace(self, value_type=offered)
+
+    def differences(
+        self,
+        partitions: int,
+        router: RouterKind,
+        content_type: str,
+        value_type: ValueType | None = None,
+    ) -> list[str]:
+        """List how this definition differs from a requested one, in words.
+
+        A topic that was created with this number of partitions and scaled since is the same topic.
         """
         found = []
         if partitions not in (self.storage[0].partitions, self.shape.partitions):
@@ -124,6 +150,10 @@ class Definition(msgspec.Struct, frozen=True):
             found.append(f"its router is {self.router.value}, not {router.value}")
         if content_type != self.content_type:
             found.append(f"its content type is {self.content_type}, not {content_type}")
+        elif self.value_type is not None and value_type is not None:
+            fields = type_differences(self.value_type, value_type)
+            head = f"its type is {self.value_type.text}, not {value_type.name}"
+            found += [f"{head}: {'; '.join(fields)}"] if fields else []
         return found
 
 
@@ -135,14 +165,16 @@ def first_definition(
     any_count: bool,
     created_ms: int,
     identity: str,
+    value_type: ValueType | None = None,
 ) -> Definition:
-    """A new topic: one storage topic with K = 1, and the pointer at it."""
+    """Return a new topic: one storage topic with K = 1, and the pointer at it."""
     check_count(partitions, any_count)
-    return Definition(router, content_type, (Shape(partitions, 1),), 0, created_ms, identity)
+    shapes = (Shape(partitions, 1),)
+    return Definition(router, content_type, shapes, 0, created_ms, identity, value_type)
 
 
 def creation(topic: str, definition: Definition) -> Change:
-    """What makes a new topic; it must not exist."""
+    """Return the change that creates a topic, which must not exist."""
     return Change(
         expect={TOPICS + topic: 0},
         writes={TOPICS + topic: msgspec.json.encode(definition)},
@@ -151,10 +183,9 @@ def creation(topic: str, definition: Definition) -> Change:
 
 
 def change_between(topic: str, before: Definition, after: Definition, version: int) -> Change:
-    """What leads from a definition, stored at `version`, to a later one of the same topic.
+    """Return the change from a definition, stored at `version`, to a later one of the same topic.
 
-    Storage topics that the pointer passes are sealed, those that are new are created, in the one
-    commit.
+    In the one commit, the storage topics before the pointer are sealed and the new ones created.
     """
     created = [after.storage_topic(topic, i) for i in range(before.last + 1, after.last + 1)]
     sealed = [after.storage_topic(topic, i) for i in range(before.pointer, after.pointer)]
@@ -167,7 +198,7 @@ def change_between(topic: str, before: Definition, after: Definition, version: i
 
 
 def deletion(topic: str, definition: Definition, version: int) -> Change:
-    """What removes a topic with all its records."""
+    """Return the change that removes a topic with all its records."""
     return Change(
         expect={TOPICS + topic: version},
         writes={TOPICS + topic: None},
@@ -176,5 +207,5 @@ def deletion(topic: str, definition: Definition, version: int) -> Change:
 
 
 def decode_definition(data: bytes) -> Definition:
-    """The definition that the store keeps."""
+    """Decode a stored definition."""
     return msgspec.json.decode(data, type=Definition)

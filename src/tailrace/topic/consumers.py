@@ -1,7 +1,7 @@
-"""Who consumes a topic with a ledger, and what they all have acknowledged.
+"""The registered consumers of a topic, and what they all have acknowledged.
 
 A consumer is registered before it reads, by a store entry ``consumer/TOPIC/CONSUMER``. From then on
-nothing that it has not acknowledged may be removed from the topic.
+no record that it has not acknowledged may be removed from the topic.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ CONSUMERS: Final = "consumer/"
 
 
 class LowWater(NamedTuple):
-    """The consumer that has acknowledged least of a partition, and up to where."""
+    """The consumer with the lowest low-water mark of a partition, and that mark."""
 
     consumer: str
     mark: int
 
 
 def register(store: Store, topic: str, consumer: str) -> bool:
-    """Count a consumer in; False when it was already."""
+    """Register a consumer; returns False if it is registered already."""
     key = consumer_key(topic, consumer)
     try:
         store.commit(Change(expect={key: 0}, writes={key: b""}))
@@ -33,20 +33,20 @@ def register(store: Store, topic: str, consumer: str) -> bool:
     return True
 
 
-def forget(store: Store, topic: str, consumer: str) -> None:
-    """Count a consumer out: what it has not acknowledged no longer matters."""
+def unregister(store: Store, topic: str, consumer: str) -> None:
+    """Remove a consumer: compaction no longer waits for it."""
     store.commit(Change(writes={consumer_key(topic, consumer): None}))
 
 
 def consumers(store: Store, topic: str) -> list[str]:
-    """The consumers of a topic, by name."""
+    """Return the consumers of a topic, by name."""
     prefix = consumer_key(topic, "")
     return [entry.key.removeprefix(prefix) for entry in store.scan(prefix)]
 
 
 def low_water(backend: Backend, partition: Partition) -> LowWater | None:
-    """What all consumers of a partition have acknowledged; None when there is no consumer, and so
-    nothing counts as consumed."""
+    """Return the lowest mark of all consumers of a partition; None if there is no consumer, so that
+    no record counts as consumed."""
     marks = [
         LowWater(name, Progress.load(backend.table, name, partition).mark)
         for name in consumers(backend.store, partition.topic)
@@ -55,11 +55,12 @@ def low_water(backend: Backend, partition: Partition) -> LowWater | None:
 
 
 def low_mark(backend: Backend, partition: Partition) -> int:
-    """Up to where all consumers of a partition have acknowledged it; 0 when there is none."""
+    """Return the offset below which all consumers have acknowledged a partition; 0 if there is no
+    consumer."""
     low = low_water(backend, partition)
     return 0 if low is None else low.mark
 
 
 def consumer_key(topic: str, consumer: str) -> str:
-    """The store entry that counts a consumer in."""
+    """Return the store key of a registered consumer."""
     return f"{CONSUMERS}{topic}/{consumer}"

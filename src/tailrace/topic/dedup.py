@@ -1,14 +1,14 @@
-"""One message per `dedup_id`, over a window of time.
+"""Deduplication: one message per `dedup_id`, over a window of time.
 
-Two tables per topic: ``dedup/TOPIC/IDENTITY`` has for each id where its message is, and
+Each topic has two tables: ``dedup/TOPIC/IDENTITY`` has the place of each id's message, and
 ``dedup-times/TOPIC/IDENTITY`` has the ids by time. A push writes both in the commit that stores the
-message, on condition that the id is not there. Ids older than the window are removed only under the
-fence ``dedup/TOPIC``, so that an id which was looked at, found old and removed cannot have been
-removed and pushed anew by somebody else in between.
+message, under the condition that the id does not exist. Ids older than the window are removed only
+under the fence ``dedup/TOPIC``. So an id that was read and found expired cannot be removed after
+another process has removed it and pushed it again.
 
-An offset is known only once it is committed. The table has the end of the partition before the
-commit instead, and the record has the id as a header: it is the first with that header from there
-on.
+An offset is known only after its commit. The table therefore has the partition's end offset before
+the commit, and the record has the id as a header: the message is the first record with that header
+at or after that offset.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ ID_BYTES_MAX: Final = 1024
 """The longest `dedup_id`, in UTF-8."""
 
 PRUNE_EVERY: Final = 64
-"""Of so many pushes with ids, one removes old ids."""
+"""One of this number of pushes with ids removes expired ids."""
 
 PRUNE_MAX: Final = 256
-"""How many old ids are removed at once."""
+"""The largest number of expired ids that are removed at once."""
 
 ATTEMPTS_MAX: Final = 5
-"""How often one push starts again because its outcome was unknown or its id had just expired."""
+"""The number of attempts of one push, when outcomes are unknown or its id has just expired."""
 
 _TIME_BYTES: Final = 8
 
 
 class _Seen(msgspec.Struct, frozen=True, array_like=True):
-    """An id that was pushed at `time_ms`: its record is in the partition, at `hint` or behind."""
+    """An id that was pushed at `time_ms`: its record is in the partition, at `hint` or later."""
 
     time_ms: int
     storage: int
@@ -54,7 +54,7 @@ class _Seen(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Dedup:
-    """Pushes with ids, to one topic."""
+    """Pushes with ids to one topic."""
 
     def __init__(self, view: View, window_ms: int, clock: Clock) -> None:
         self._view = view
@@ -64,7 +64,8 @@ class Dedup:
         self._ids, self._times = dedup_tables(view.topic, view.definition.identity)
 
     def push(self, record: Record, dedup_id: str) -> Receipt:
-        """Store the record, unless the id was within the window; where it, or the first one, is."""
+        """Store the record unless its id was pushed within the window; return its receipt, or the
+        receipt of the first push."""
         if not isinstance(dedup_id, str) or not 1 <= len(dedup_id.encode()) <= ID_BYTES_MAX:
             raise InvalidValue("dedup_id", dedup_id, f"text of 1 to {ID_BYTES_MAX} bytes")
         if self._pushes % PRUNE_EVERY == 0:
@@ -76,7 +77,7 @@ class Dedup:
             try:
                 return self._push_new(record, id_bytes)
             except OutcomeUnknown:
-                # To push again is to look: if it was stored, the id is there.
+                # The retry checks the outcome: if the message was stored, its id exists.
                 continue
             except Conflict as conflict:
                 seen = _decode(conflict.value or b"")
@@ -84,7 +85,7 @@ class Dedup:
                 return self._receipt(seen, id_bytes)
             self._remove_expired([id_bytes])
         raise Busy(
-            f"dedup_id {dedup_id!r} was not settled in {ATTEMPTS_MAX} attempts", "push it again"
+            f"dedup_id {dedup_id!r} was not stored in {ATTEMPTS_MAX} attempts", "push it again"
         )
 
     def _push_new(self, record: Record, id_bytes: bytes) -> Receipt:
@@ -104,11 +105,11 @@ class Dedup:
                 since=target.since,
             )
 
-        [landed] = commit_following(view.backend, {view.topic: view}, build)
-        return Receipt(*landed.partition, landed.start, record.timestamp)
+        [stored] = commit_following(view.backend, {view.topic: view}, build)
+        return Receipt(*stored.partition, stored.start, record.timestamp)
 
     def _receipt(self, seen: _Seen, id_bytes: bytes) -> Receipt:
-        """Find the record of an id that was stored."""
+        """Find the record of a stored id, and return its receipt."""
         partition = Partition(self._view.topic, seen.storage, seen.number)
         log = self._view.backend.log
         for record in records_from(log, partition, seen.hint):
@@ -117,14 +118,14 @@ class Dedup:
         raise OutOfRange(str(partition), seen.hint, *log.bounds(partition)[:2])
 
     def _prune(self) -> None:
-        """Remove some of the ids that are older than the window."""
+        """Remove some expired ids."""
         until = _time_key(max(0, self._clock.now_ms() - self._window_ms), b"")
         entries = self._view.backend.table.scan(self._times, b"", until, PRUNE_MAX)
         if entries:
             self._remove_expired([key[_TIME_BYTES:] for key, _ in entries])
 
     def _remove_expired(self, ids: list[bytes]) -> None:
-        """Remove those ids that are older than the window, unless somebody else is at it."""
+        """Remove those of the ids that are expired, unless another process is removing some."""
         backend = self._view.backend
         fence = raise_fence(backend.store, f"dedup/{self._view.topic}")
         writes: dict[TableKey, None] = {}
@@ -141,7 +142,7 @@ class Dedup:
 
 
 def dedup_tables(topic: str, identity: str) -> tuple[str, str]:
-    """The tables of a topic's ids, and of their times."""
+    """Return the tables of a topic's ids, and of their times."""
     return f"dedup/{topic}/{identity}", f"dedup-times/{topic}/{identity}"
 
 

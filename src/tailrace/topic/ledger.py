@@ -1,16 +1,16 @@
-"""A consumer's progress in one partition, and the ledger that keeps it.
+"""A consumer's progress in one partition, and the ledger that stores it.
 
 Progress is a low-water mark, below which everything is acknowledged, plus the ranges acknowledged
-above it. What must be delivered again is every offset that is in neither, holes included.
+above it. Every offset that is in neither must be delivered again, holes included.
 
-Stored, it is entries of the table ``ledger/CONSUMER``::
+It is stored as entries of the table ``ledger/CONSUMER``::
 
     orders/1.7/mark              the mark, 8 bytes, big-endian
     orders/1.7/block/NNNNNNNN    the ranges that start in block N of 65,536 offsets (8 bytes,
                                  big-endian): msgpack, [gap, length, gap, length, …] from its base
 
-A range belongs to the block it starts in, however far it reaches, so a range over a wide gap is one
-small entry; and a write holds only blocks that changed, so a parked backlog costs no rewriting.
+A range belongs to the block it starts in, even if it ends in another, so a range over a wide gap is
+one small entry. A write has only the blocks that changed, so a parked backlog is not rewritten.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tailrace.backend.contract import Table, TableKey
+from tailrace.backend.table_scan import scan_prefix
 from tailrace.errors import InvalidValue
 from tailrace.message import Partition
 
 _BLOCK_BITS: Final = 16
-_SCAN_LIMIT: Final = 1000
 _MARK: Final = b"mark"
 _BLOCK: Final = b"block/"
 _ranges_decoder = msgspec.msgpack.Decoder(list[int])
 
 
-class _Block(NamedTuple):
-    """Ranges by where they start: sorted, apart from each other, at most 32,768."""
+class _RangeBlock(NamedTuple):
+    """The ranges that start in one block: sorted, with a gap between each two, at most 32,768."""
 
     starts: list[int]
     ends: list[int]
 
 
 class Progress:
-    """What one consumer has acknowledged of one partition. It only grows, except by `reset`.
+    """The acknowledged offsets of one consumer in one partition. They only grow, except by `reset`.
 
-    Not safe for several threads at once. One write at a time: `writes`, commit them, `saved`. As
-    long as `saved` was not called, `writes` gives the same keys again, with what holds by then.
+    Not safe for several threads at once. One write at a time: `writes`, commit them, `saved`. Until
+    `saved` is called, `writes` returns the same keys again, with their current values.
     """
 
     def __init__(self, consumer: str, partition: Partition, mark: int = 0) -> None:
@@ -52,19 +52,19 @@ class Progress:
         """All offsets below it are acknowledged."""
         self._table = ledger_table(consumer)
         self._prefix = f"{partition}/".encode()
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: dict[int, _RangeBlock] = {}
         self._numbers: list[int] = []  # of the blocks that hold ranges, sorted
         self._touched: set[int] = set()
         self._written: set[int] = set()
-        self._mark_saved: int | None = None  # None while the ledger may hold another
+        self._mark_saved: int | None = None  # None while the ledger may hold another mark
         self._mark_written = mark
 
     @classmethod
     def load(cls, table: Table, consumer: str, partition: Partition) -> Progress:
-        """The progress a ledger holds; a consumer that it does not know starts at 0."""
+        """Load the progress that a ledger stores; an unknown consumer starts at 0."""
         progress = cls(consumer, partition)
         start = len(progress._prefix)
-        held = entries(table, progress._table, progress._prefix)
+        held = scan_prefix(table, progress._table, progress._prefix)
         progress._restore([(key[start:], value) for key, value in held])
         return progress
 
@@ -85,31 +85,36 @@ class Progress:
 
     @property
     def highest(self) -> int:
-        """The highest acknowledged offset; -1 where there is none."""
+        """The highest acknowledged offset; -1 if there is none."""
         return (self._blocks[self._numbers[-1]].ends[-1] if self._numbers else self.mark) - 1
 
     def acked(self, offset: int) -> bool:
-        """Whether the offset is acknowledged."""
+        """True if the offset is acknowledged."""
         return offset < self.mark or self._range_before(offset)[1] > offset
 
     def ranges(self) -> Iterator[tuple[int, int]]:
-        """The ranges acknowledged above the mark, as first offset and first offset after."""
+        """Yield the ranges acknowledged above the mark, as first offset and first offset after."""
         for number in self._numbers:
             yield from zip(*self._blocks[number], strict=True)
 
-    def holes(self, end: int) -> Iterator[tuple[int, int]]:
-        """The ranges below `end` that are not acknowledged, lowest first: what to deliver again."""
-        at = self.mark
-        for first, after in self.ranges():
-            if first >= end:
-                break
-            yield at, first
-            at = after
+    def holes(self, end: int, start: int = 0) -> Iterator[tuple[int, int]]:
+        """Yield the ranges from `start` up to, not including, `end` that are not acknowledged,
+        lowest first."""
+        at = max(self.mark, start)
+        # A range that covers `start` begins in its block, or is the last of the one before.
+        block = max(0, bisect_right(self._numbers, start >> _BLOCK_BITS) - 2)
+        for number in self._numbers[block:]:
+            for first, after in zip(*self._blocks[number], strict=True):
+                if first >= end:
+                    break
+                if first > at:
+                    yield at, first
+                at = max(at, after)
         if at < end:
             yield at, end
 
     def ack(self, start: int, end: int) -> None:
-        """Acknowledge all offsets from `start` up to, not including, `end`, known or not."""
+        """Acknowledge all offsets from `start` up to, not including, `end`, existing or not."""
         if not 0 <= start <= end:
             raise InvalidValue("range", (start, end), "0 <= start <= end")
         start = max(start, self.mark)
@@ -125,7 +130,7 @@ class Progress:
             self._insert(start, end)
 
     def merge(self, other: Progress) -> None:
-        """Acknowledge everything that the other has."""
+        """Acknowledge every offset that the other progress has acknowledged."""
         self.ack(0, other.mark)
         for start, end in other.ranges():
             self.ack(start, end)
@@ -133,7 +138,7 @@ class Progress:
     def reset(self, to: int) -> None:
         """Start over at `to`, in either direction: all below it is acknowledged, nothing else is.
 
-        For operators alone, who raise the owner's fence before they write it.
+        For operators only, who raise the owner's fence before they write it.
         """
         if to < 0:
             raise InvalidValue("offset", to, "0 or more")
@@ -143,7 +148,7 @@ class Progress:
         self.mark = to
 
     def writes(self) -> dict[TableKey, bytes | None]:
-        """The entries that changed since what was last `saved`; None removes one."""
+        """Return the entries that changed since the last `saved`; None removes an entry."""
         self._written |= self._touched
         self._touched.clear()
         entries = {self._key(_BLOCK, number): self._encoded(number) for number in self._written}
@@ -153,12 +158,12 @@ class Progress:
         return entries
 
     def saved(self) -> None:
-        """What `writes` gave last is committed."""
+        """Record that the last result of `writes` is committed."""
         self._written.clear()
         self._mark_saved = self._mark_written
 
     def _range_before(self, offset: int) -> tuple[int, int]:
-        """The last range that starts at or before an offset, or that below the mark."""
+        """Return the last range that starts at or before an offset, or the one below the mark."""
         index = bisect_right(self._numbers, offset >> _BLOCK_BITS) - 1
         if index >= 0 and self._blocks[self._numbers[index]].starts[0] > offset:
             index -= 1
@@ -169,7 +174,8 @@ class Progress:
         return starts[at], ends[at]
 
     def _absorb(self, start: int, end: int) -> int:
-        """Remove the ranges that start within or right after this one; the end of their union."""
+        """Remove the ranges that start within or right after this one; return the end of the
+        union."""
         low = bisect_left(self._numbers, start >> _BLOCK_BITS)
         high = bisect_right(self._numbers, end >> _BLOCK_BITS)
         emptied = []
@@ -194,7 +200,7 @@ class Progress:
         number = start >> _BLOCK_BITS
         block = self._blocks.get(number)
         if block is None:
-            block = self._blocks[number] = _Block([], [])
+            block = self._blocks[number] = _RangeBlock([], [])
             insort(self._numbers, number)
         at = bisect_left(block.starts, start)
         block.starts.insert(at, start)
@@ -217,11 +223,11 @@ class Progress:
 
 
 def load_storage(table: Table, consumer: str, topic: str, storage: int) -> dict[int, Progress]:
-    """A consumer's progress in the partitions of a storage topic, by their numbers; of those that
-    the ledger does not know, nothing."""
+    """Load a consumer's progress in the partitions of a storage topic, by number; partitions that
+    the ledger does not know are left out."""
     prefix = f"{topic}/{storage}.".encode()
     by_number: defaultdict[int, list[tuple[bytes, bytes]]] = defaultdict(list)
-    for key, value in entries(table, ledger_table(consumer), prefix):
+    for key, value in scan_prefix(table, ledger_table(consumer), prefix):
         number, _, name = key[len(prefix) :].partition(b"/")
         by_number[int(number)].append((name, value))
     found = {}
@@ -232,23 +238,11 @@ def load_storage(table: Table, consumer: str, topic: str, storage: int) -> dict[
 
 
 def ledger_keys(table: Table, consumer: str, topic: str) -> list[TableKey]:
-    """All entries of a consumer's ledger that are about a topic, also about an earlier one of the
-    same name."""
+    """Return the keys of a consumer's ledger for a topic, and for earlier topics of its name."""
     name = ledger_table(consumer)
-    return [TableKey(name, key) for key, _ in entries(table, name, f"{topic}/".encode())]
+    return [TableKey(name, key) for key, _ in scan_prefix(table, name, f"{topic}/".encode())]
 
 
 def ledger_table(consumer: str) -> str:
-    """The table of a consumer's ledger."""
+    """Return the table of a consumer's ledger."""
     return f"ledger/{consumer}"
-
-
-def entries(table: Table, name: str, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """All entries of a table whose keys begin with a prefix, which is not empty."""
-    start, end = prefix, prefix[:-1] + bytes([prefix[-1] + 1])
-    while True:
-        page = table.scan(name, start, end, _SCAN_LIMIT)
-        yield from page
-        if len(page) < _SCAN_LIMIT:
-            return
-        start = page[-1][0] + b"\0"

@@ -1,8 +1,8 @@
-"""What follows what: shapes of storage topics, and which streams must be finished before others.
+"""Lineage: the shapes of storage topics, and which streams must be finished before others.
 
-A stream is one partition of one storage topic, here a pair (storage, partition). Everything is
-derived from the shapes of a topic's storage topics and never stored, so a step back in
-a consumer's progress un-finishes what depends on it by itself.
+A stream is one partition of one storage topic, here a pair (storage, partition). Lineage is
+computed from the shapes of a topic's storage topics and never stored. So when a consumer's progress
+moves back, the streams that depend on it are no longer finished.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from tailrace.errors import InvalidValue
 from tailrace.topic.router import HASHES, Hashes, RouterKind, route
 
 PARTITIONS_MAX = 10_000
-"""The most partitions of a storage topic, and the most shards."""
+"""The largest number of partitions of a storage topic, and of shards."""
 
+_VALID_COUNT = f"a whole number from 1 to {PARTITIONS_MAX:,}"
 _SCAN = 1 << 18
 _PROBES = 1 << 12
 _GOLDEN = 0x9E3779B1
@@ -33,19 +34,19 @@ Stream: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How many partitions a storage topic has, and by which factor `k` it was scaled up."""
+    """The number of partitions of a storage topic, and the factor `k` by which it was scaled up."""
 
     partitions: int
     k: int = 1
 
     @property
     def base(self) -> int:
-        """The number of blocks of `k` partitions: what a key's block is the hash modulo of."""
+        """The number of blocks of `k` partitions. A key's block is its hash modulo this number."""
         return self.partitions // self.k
 
 
 class StreamState(NamedTuple):
-    """What a consumer's progress says of a stream.
+    """The state of a stream for one consumer.
 
     `drained`: no readable record between the low-water mark and the end is unacknowledged.
     """
@@ -58,9 +59,9 @@ _DELETED = StreamState(sealed=True, drained=True)
 
 
 def check_count(partitions: int, any_count: bool) -> None:
-    """`InvalidValue` unless a storage topic may have so many partitions."""
+    """Raise `InvalidValue` unless a storage topic may have this number of partitions."""
     if not (is_whole(partitions) and 1 <= partitions <= PARTITIONS_MAX):
-        raise InvalidValue("partitions", partitions, f"1 to {PARTITIONS_MAX:,}")
+        raise InvalidValue("partitions", partitions, _VALID_COUNT)
     if not (any_count or is_usual_count(partitions)):
         valid = "1, 2, 3 or a multiple of 4 or 6"
         raise InvalidValue(
@@ -69,18 +70,19 @@ def check_count(partitions: int, any_count: bool) -> None:
 
 
 def is_usual_count(partitions: int) -> bool:
-    """Whether a storage topic may have so many partitions although nobody says that any will do."""
+    """True if a storage topic may have this number of partitions without `any_count`."""
     return partitions <= 3 or partitions % 4 == 0 or partitions % 6 == 0
 
 
 def next_shape(previous: Shape, partitions: int) -> Shape:
-    """The shape of a storage topic added after another: it keeps the base where it can."""
+    """Return the shape of a storage topic added after another: it keeps the base if possible."""
     k = 1 if partitions % previous.base else partitions // previous.base
     return Shape(partitions, k)
 
 
 def follows(kind: RouterKind, previous: Shape, current: Shape, partition: int) -> frozenset[int]:
-    """The partitions of the storage topic before that must be finished before this one may start.
+    """Return the partitions of the previous storage topic that must be finished before this
+    partition may start.
 
     Never fewer than the keys require; at the level of base blocks never more.
     """
@@ -99,7 +101,7 @@ def follows(kind: RouterKind, previous: Shape, current: Shape, partition: int) -
 
 @lru_cache(maxsize=1024)
 def _blocks_like(shape: Shape, residue: int, blocks: int) -> frozenset[int]:
-    """The partitions of the base blocks that are `residue` modulo `blocks`."""
+    """Return the partitions of the base blocks that are `residue` modulo `blocks`."""
     return frozenset(
         block * shape.k + place
         for block in range(residue, shape.base, blocks)
@@ -110,10 +112,11 @@ def _blocks_like(shape: Shape, residue: int, blocks: int) -> frozenset[int]:
 def walk(
     kind: RouterKind, shapes: Sequence[Shape], states: Mapping[Stream, StreamState]
 ) -> Iterator[tuple[Stream, bool, bool]]:
-    """Every stream, oldest storage topic first: is all that it follows finished, and is it too?
+    """Yield every stream, oldest storage topic first, with two flags: all streams that it follows
+    are finished, and it is finished itself.
 
-    Finished is what is sealed, drained, and follows only finished ones. A stream without a state
-    belongs to a deleted storage topic: it holds nothing back itself.
+    A stream is finished when it is sealed, drained, and follows only finished streams. A stream
+    without a state belongs to a deleted storage topic: it blocks no other stream.
     """
     before: set[int] = set()
     for storage, shape in enumerate(shapes):
@@ -135,7 +138,7 @@ def walk(
 
 
 def followers(kind: RouterKind, shapes: Sequence[Shape], streams: Iterable[Stream]) -> set[Stream]:
-    """The streams that follow some of these, directly or by way of others."""
+    """Return the streams that follow some of these, directly or indirectly."""
     reached = set(streams)
     found: set[Stream] = set()
     for storage in range(1, len(shapes)):
@@ -149,13 +152,13 @@ def followers(kind: RouterKind, shapes: Sequence[Shape], streams: Iterable[Strea
 
 
 def consistent(kind: RouterKind, shapes: Sequence[Shape], shards: int) -> bool:
-    """Whether every key has the same shard in all these storage topics.
+    """True if every key has the same shard in all these storage topics.
 
     Shard s has the partitions from ``s * P // shards`` up to, not including,
-    ``(s + 1) * P // shards``, also where `shards` does not divide P.
+    ``(s + 1) * P // shards``, also if `shards` does not divide P.
     """
     if not 1 <= shards <= PARTITIONS_MAX:
-        raise InvalidValue("shards", shards, f"1 to {PARTITIONS_MAX:,}")
+        raise InvalidValue("shards", shards, _VALID_COUNT)
     return all(_agree(kind, one, other, shards) for one, other in pairwise(shapes))
 
 
@@ -168,8 +171,8 @@ def _agree(kind: RouterKind, one: Shape, other: Shape, shards: int) -> bool:
             == _first_hash(shard * other.partitions // shards, other.partitions)
             for shard in range(1, shards)
         )
-    # Any two base blocks that are equal modulo `blocks` share keys. So where blocks lie
-    # within shards, all blocks of a residue must lie in one shard.
+    # Any two base blocks that are equal modulo `blocks` share keys. So if blocks are
+    # within shards, all blocks of a residue must be in one shard.
     blocks = gcd(one.base, other.base)
     owners: list[set[int]] = [set() for _ in range(blocks)]
     split = False
@@ -185,7 +188,7 @@ def _agree(kind: RouterKind, one: Shape, other: Shape, shards: int) -> bool:
 
 
 def _some_key_moves(kind: RouterKind, one: Shape, other: Shape, shards: int) -> bool:
-    """Look for a hash whose shards differ: first here and there, then up to where all repeats."""
+    """Search for a hash whose shards differ: samples first, then all hashes until they repeat."""
     scattered = np.arange(_PROBES) * _GOLDEN % HASHES
     if _moved(kind, one, other, shards, scattered).any():
         return True
@@ -197,9 +200,9 @@ def _some_key_moves(kind: RouterKind, one: Shape, other: Shape, shards: int) -> 
 
 
 def moved_fraction(kind: RouterKind, one: Shape, other: Shape, shards: int) -> float:
-    """The part of all keys that have another shard in the other storage topic.
+    """Return the fraction of keys that have another shard in the other storage topic.
 
-    Counted over 2^18 hashes; exact where the pattern of the two shapes repeats within them.
+    Counted over 2^18 hashes; exact if the pattern of the two shapes repeats within them.
     """
     if kind is RouterKind.RANGE:
         sample = np.arange(_SCAN) * (HASHES // _SCAN)
@@ -224,5 +227,5 @@ def _shards(partition: Hashes, partitions: int, shards: int) -> Hashes:
 
 
 def _first_hash(partition: int, partitions: int) -> int:
-    """The least hash that the range router gives to that partition, or to a later one."""
+    """Return the lowest hash that the range router maps to that partition or a later one."""
     return -(-partition * HASHES // partitions)

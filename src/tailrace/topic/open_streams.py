@@ -1,7 +1,7 @@
-"""Whose turn it is: which streams of a topic a consumer may read, and which it has finished.
+"""Open streams: which streams of a topic a consumer may read, and which it has finished.
 
-Everything that reads a topic in order asks here, and differs only in how it knows that a stream
-is drained: that no readable record between its low-water mark and the end is unacknowledged.
+All code that reads a topic in order uses these functions. Callers differ only in how they know that
+a stream is drained: no readable record between its low-water mark and the end is unacknowledged.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from tailrace.topic.composite import Definition
 from tailrace.topic.lineage import Stream, StreamState, walk
 
 
-class Turns(NamedTuple):
-    """The streams that are open, oldest storage topic first, and those that are finished.
+class OpenStreams(NamedTuple):
+    """The open streams, oldest storage topic first, and the finished streams.
 
-    Whatever is in neither waits for one that it follows. From storage topic `oldest` on not all
-    are finished, so nobody who goes forward has to look at those before it again.
+    All other streams wait for a stream that they follow. All streams of storage topics before
+    `oldest` are finished, so a consumer that only moves forward need not check them again.
     """
 
     open: list[Stream]
@@ -30,11 +30,11 @@ class Turns(NamedTuple):
 def held_streams(
     log: Log, topic: str, definition: Definition, oldest: int = 0
 ) -> dict[Stream, Bounds]:
-    """What each stream holds, from a storage topic on up to the one that takes pushes.
+    """Return the bounds of each stream, from storage topic `oldest` up to the one of the pointer.
 
-    The newest storage topic is looked at first, so that whatever is pushed meanwhile lies above
-    these ends, and behind all that they have of its key. Streams of deleted storage topics are left
-    out. `UnknownTopic` when the topic itself is gone.
+    Reads the newest storage topic first, so that messages pushed meanwhile are above these ends,
+    and after all messages of their key below them. Streams of deleted storage topics are left out.
+    `UnknownTopic` if the topic itself was deleted.
     """
     held: dict[Stream, Bounds] = {}
     for storage in reversed(range(oldest, definition.pointer + 1)):
@@ -48,15 +48,15 @@ def held_streams(
     return held
 
 
-def turns(
+def find_open_streams(
     definition: Definition,
     held: Mapping[Stream, Bounds],
     drained: Callable[[Stream, Bounds], bool],
     oldest: int = 0,
-) -> Turns:
-    """Whose turn it is, where all streams of storage topics before `oldest` are finished.
+) -> OpenStreams:
+    """Return the open and finished streams, if all streams before `oldest` are finished.
 
-    Streams that are not in `held` are deleted ones, which hold nothing back.
+    Streams that are not in `held` were deleted; they block no other stream.
     """
     states = {
         (stream[0] - oldest, stream[1]): StreamState(bounds.sealed, drained(stream, bounds))
@@ -75,4 +75,4 @@ def turns(
             unfinished = stream[0]
         if is_free and stream in held:
             opened.append(stream)
-    return Turns(opened, finished, unfinished)
+    return OpenStreams(opened, finished, unfinished)

@@ -1,4 +1,4 @@
-"""Messages that a producer has taken and not yet stored, and what their pushers hold meanwhile."""
+"""Messages that a producer has queued and not yet stored, and the futures of their pushes."""
 
 from __future__ import annotations
 
@@ -9,22 +9,32 @@ from typing import Final
 
 from tailrace.log.messages import encode_messages
 from tailrace.message import Receipt, Receipts
-from tailrace.topic.shipment import Shipment
+from tailrace.topic.routed_batch import RoutedBatch
 
 _log: Final = logging.getLogger("tailrace.producer")
 
 
-class Batch:
-    """Messages that are sent together. The producer fills it under its lock and settles it once."""
+class PendingBatch:
+    """Messages that are sent together. The producer fills it under its lock and resolves it
+    once."""
 
     __slots__ = (
-        "_callbacks", "_settled", "error", "headers", "hurried", "keys", "opened", "receipts",
-        "size_bytes", "timestamps", "values",
+        "_callbacks",
+        "_resolved",
+        "error",
+        "flushed",
+        "headers",
+        "keys",
+        "opened",
+        "receipts",
+        "size_bytes",
+        "timestamps",
+        "values",
     )  # fmt: skip
 
     def __init__(self, opened: float) -> None:
         self.opened = opened
-        self.hurried = False
+        self.flushed = False
         self.size_bytes = 0
         self.keys: list[bytes] = []
         self.values: list[bytes] = []
@@ -32,44 +42,46 @@ class Batch:
         self.headers: dict[int, Mapping[str, bytes]] = {}
         self.receipts: Receipts | None = None
         self.error: BaseException | None = None
-        self._settled = threading.Event()
+        self._resolved = threading.Event()
         self._callbacks: list[tuple[Callable[[Pending], object], Pending]] = []
 
-    def shipment(self) -> Shipment:
-        """Its messages, encoded."""
+    def encoded(self) -> RoutedBatch:
+        """The messages, encoded."""
         encoded = encode_messages(self.keys, self.values, self.timestamps, self.headers)
-        return Shipment(encoded, self.keys)
+        return RoutedBatch(encoded, self.keys)
 
-    def settle(self, receipts: Receipts | None, error: BaseException | None) -> None:
-        """Wake whoever waits: its messages are stored, or they are not. `call_back` must follow."""
+    def resolve(self, receipts: Receipts | None, error: BaseException | None) -> None:
+        """Wake all waiters: the messages are stored, or they failed. `call_back` must follow."""
         self.receipts = receipts
         self.error = error
         self.keys, self.values, self.timestamps, self.headers = [], [], [], {}
-        self._settled.set()
+        self._resolved.set()
 
     def abandon(self, error: BaseException) -> None:
-        """In a forked child: fail it, whatever a thread of the parent was doing with it."""
-        self._settled = threading.Event()
-        self.settle(None, error)
+        """In a forked child: fail the batch, in whatever state a thread of the parent left it."""
+        self._resolved = threading.Event()
+        self.resolve(None, error)
 
     @property
-    def settled(self) -> bool:
-        """Whether it is known what became of its messages."""
-        return self._settled.is_set()
+    def resolved(self) -> bool:
+        """True if the outcome of the messages is known."""
+        return self._resolved.is_set()
 
     def wait(self, timeout: float | None) -> None:
-        """Until it is settled; `TimeoutError` when that takes longer."""
-        if not self._settled.wait(timeout):
-            raise TimeoutError(f"not stored within {timeout} s; it may still be")
+        """Wait until the batch is resolved; `TimeoutError` after `timeout` seconds."""
+        if not self._resolved.wait(timeout):
+            raise TimeoutError(
+                f"not stored within {timeout} s; the message may still be stored later"
+            )
 
-    def when_settled(self, callback: Callable[[Pending], object], pending: Pending) -> None:
-        """Call back once settled, or at once."""
+    def when_resolved(self, callback: Callable[[Pending], object], pending: Pending) -> None:
+        """Call back once the batch is resolved, or at once if it is."""
         self._callbacks.append((callback, pending))
-        if self.settled:
+        if self.resolved:
             self.call_back()
 
     def call_back(self) -> None:
-        """Make the calls that wait for the outcome, each once, also with two threads here."""
+        """Make each call that waits for the outcome once, also if two threads call this."""
         while self._callbacks:
             try:
                 callback, pending = self._callbacks.pop(0)
@@ -82,37 +94,39 @@ class Batch:
 
 
 class Pending:
-    """The outcome of a pipelined push, as `concurrent.futures.Future` has it."""
+    """The outcome of a pipelined push, with the interface of `concurrent.futures.Future`."""
 
     __slots__ = ("_batch", "_index")
 
-    def __init__(self, batch: Batch, index: int) -> None:
+    def __init__(self, batch: PendingBatch, index: int) -> None:
         self._batch = batch
         self._index = index
 
     def done(self) -> bool:
-        """Whether the outcome is known."""
-        return self._batch.settled
+        """True if the outcome is known."""
+        return self._batch.resolved
 
     def result(self, timeout: float | None = None) -> Receipt:
-        """The receipt, or what went wrong raised; `TimeoutError` after `timeout` seconds."""
+        """Return the receipt, or raise the error of the push; `TimeoutError` after `timeout`
+        seconds."""
         self._batch.wait(timeout)
         if self._batch.receipts is None:
-            raise self._batch.error or AssertionError("settled without an outcome")
+            raise self._batch.error or AssertionError("resolved without an outcome")
         return self._batch.receipts[self._index]
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """What went wrong, or None when the message is stored; waits as `result` does."""
+        """Return the error of the push, or None if the message is stored; waits as `result`
+        does."""
         self._batch.wait(timeout)
         return self._batch.error
 
     def add_done_callback(self, callback: Callable[[Pending], object]) -> None:
         """Call `callback(self)` once the outcome is known, in the producer's thread, or now.
 
-        What it raises is logged and otherwise ignored.
+        An exception of the callback is logged and otherwise ignored.
         """
-        self._batch.when_settled(callback, self)
+        self._batch.when_resolved(callback, self)
 
     def __repr__(self) -> str:
-        state = "failed" if self._batch.error else "stored" if self.done() else "under way"
+        state = "failed" if self._batch.error else "stored" if self.done() else "pending"
         return f"<Pending {state}>"

@@ -1,4 +1,4 @@
-"""Single pushes, pipelined: taken at once, sent in batches by a thread, in the order they came."""
+"""Pipelined pushes: queued at once, sent in batches by a thread, in the order of the pushes."""
 
 from __future__ import annotations
 
@@ -15,60 +15,60 @@ from typing import Any, Final, Generic, Self, TypeVar
 from tailrace.backend.contract import Backend
 from tailrace.errors import Error, HubClosed
 from tailrace.log.record import OVERHEAD_BYTES
-from tailrace.log.schema import settle_arrow
+from tailrace.log.schema import import_pandas_now
 from tailrace.message import Receipts
-from tailrace.topic.intake import Headers, Intake, Key, Time, milliseconds
-from tailrace.topic.pending import Batch, Pending
+from tailrace.topic.pending import Pending, PendingBatch
 from tailrace.topic.producer_name import ProducerName
-from tailrace.topic.shipment import send
+from tailrace.topic.record_builder import Headers, Key, RecordBuilder, Time, milliseconds
+from tailrace.topic.routed_batch import send
 from tailrace.topic.view import View
 
 T = TypeVar("T")
 
 BATCHES_MAX: Final = 16
-"""How many batches a producer holds, the one being sent included, before a push waits."""
+"""The number of batches a producer holds, the one being sent included, before a push waits."""
 
 
 class Producer(Generic[T]):
-    """Pushes without waiting for each: `push` gives a `Pending` that has the receipt later.
+    """A producer that does not wait for each push: `push` returns a `Pending` for the receipt.
 
-    One batch is under way at a time, and a batch that a switch of the topic refused goes to the new
-    storage topic before any later one, so the order per key is the order of the pushes. At most
-    `BATCHES_MAX` batches are held; a push beyond that waits.
+    One batch is sent at a time. A batch that is refused because the topic was switched goes to the
+    new storage topic before any later batch, so the order per key is the order of the pushes. A
+    producer holds at most `BATCHES_MAX` batches; further pushes wait.
 
-    A batch that fails takes the producer with it: what was pushed behind it fails with the same
-    error, and so do later pushes, `flush` and `close`, because to go on would put later messages of
-    a key before those that failed. Open another producer to go on.
+    When a batch fails, the producer fails: all messages pushed after it fail with the same error,
+    and so do later pushes, `flush` and `close`, because later messages of a key would otherwise be
+    stored before those that failed. Open another producer to continue.
 
-    With a name it is idempotent. `last_number` is how many messages of the name are stored, so a
-    restarted program goes on with the message after that many. Whoever opens the name last has it;
-    the others are `Fenced`.
+    A producer with a name is idempotent. `last_number` is the number of stored messages of the
+    name, so a restarted program continues with the next message. The producer that opens the name
+    last has it; all earlier ones are `Fenced`.
     """
 
     def __init__(
         self,
         view: View,
-        intake: Intake[T],
+        builder: RecordBuilder[T],
         *,
         linger_s: float,
         batch_bytes: int,
         name: ProducerName | None,
     ) -> None:
         self._view = view
-        self._intake = intake
+        self._builder = builder
         self._linger_s = linger_s
         self._batch_bytes = batch_bytes
         self._name = name
         self._stored = 0
         self._error: BaseException | None = None
         self._closing = False
-        self._waiting: deque[Batch] = deque()
-        self._filling: Batch | None = None
-        self._sending: Batch | None = None
+        self._waiting: deque[PendingBatch] = deque()
+        self._filling: PendingBatch | None = None
+        self._sending: PendingBatch | None = None
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
-        settle_arrow()  # what is sent while the program ends is sent too
+        import_pandas_now()  # Batches are still sent while the interpreter shuts down.
         self._thread = threading.Thread(
             target=self._run, name=f"tailrace {view.topic}", daemon=True
         )
@@ -77,27 +77,27 @@ class Producer(Generic[T]):
 
     @property
     def last_number(self) -> int:
-        """How many messages are stored: of this name ever, or without a name by this producer."""
+        """The number of stored messages: of this name ever, or without a name by this producer."""
         return self._stored if self._name is None else self._name.stored
 
     def push(
         self, value: T, *, key: Key = None, headers: Headers = None, timestamp: Time = None
     ) -> Pending:
-        """Take one message. Waits only while the producer holds as much as it may.
+        """Queue one message. Waits only while the producer holds `BATCHES_MAX` batches.
 
-        A message that is not valid, or too large, raises here and harms no other.
+        An invalid or too large message raises here and does not affect others.
         """
-        intake = self._intake
+        builder = self._builder
         given: Any = value
-        if type(given) is bytes and len(given) <= intake.raw_bytes_max and not headers:
+        if type(given) is bytes and len(given) <= builder.raw_bytes_max and not headers:
             data, block = given, None
         else:
-            data, block = intake.data(value, headers)
-        if type(key) is bytes and len(key) <= intake.key_bytes_max:
+            data, block = builder.data(value, headers)
+        if type(key) is bytes and len(key) <= builder.key_bytes_max:
             key_bytes = key
         else:
-            key_bytes = intake.key(key)
-        time_ms = intake.now_ms() if timestamp is None else milliseconds(timestamp)
+            key_bytes = builder.key(key)
+        time_ms = builder.now_ms() if timestamp is None else milliseconds(timestamp)
         with self._lock:
             batch = self._filling or self._open_batch()
             index = len(batch.values)
@@ -114,14 +114,14 @@ class Producer(Generic[T]):
         return Pending(batch, index)
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send all that was pushed, without lingering, and wait until it is stored.
+        """Send all queued messages without lingering, and wait until they are stored.
 
-        Raises what made the producer fail, and `TimeoutError` after `timeout` seconds.
+        Raises the error that failed the producer, and `TimeoutError` after `timeout` seconds.
         """
         with self._lock:
             last = self._waiting[-1] if self._waiting else self._sending
             for batch in self._waiting:
-                batch.hurried = True
+                batch.flushed = True
             self._work.notify()
         if last is not None:
             last.wait(timeout)
@@ -129,7 +129,7 @@ class Producer(Generic[T]):
             raise self._error
 
     def close(self) -> None:
-        """Send all that was pushed, and end. Raises what made the producer fail, the first time."""
+        """Send all queued messages, and close. Raises the error that failed the producer, once."""
         with self._lock:
             closed, self._closing = self._closing, True
             self._filling = None
@@ -156,8 +156,8 @@ class Producer(Generic[T]):
             with contextlib.suppress(Error):
                 self.close()
 
-    def _open_batch(self) -> Batch:
-        """A new batch to fill, when there is room for one. Called with the lock held."""
+    def _open_batch(self) -> PendingBatch:
+        """Return a new batch to fill, once the producer may hold one more. Called with the lock."""
         self._room.wait_for(
             lambda: (
                 len(self._waiting) + (self._sending is not None) < BATCHES_MAX
@@ -171,7 +171,7 @@ class Producer(Generic[T]):
             raise HubClosed(
                 f"this producer of topic {self._view.topic!r} is closed", "open another"
             )
-        batch = self._filling = Batch(time.monotonic())
+        batch = self._filling = PendingBatch(time.monotonic())
         self._waiting.append(batch)
         self._work.notify()
         return batch
@@ -187,11 +187,11 @@ class Producer(Generic[T]):
                 self._stored += len(receipts)
                 self._sending = None
                 self._room.notify()
-                batch.settle(receipts, None)
+                batch.resolve(receipts, None)
             batch.call_back()
 
-    def _next_batch(self) -> Batch | None:
-        """Wait for a batch that is full, has lingered or is hurried; None when no more come."""
+    def _next_batch(self) -> PendingBatch | None:
+        """Wait for a batch that is full, has lingered or is flushed; None after `close`."""
         with self._lock:
             while True:
                 if not self._waiting:
@@ -202,21 +202,21 @@ class Producer(Generic[T]):
                 batch = self._waiting[0]
                 left_s = batch.opened + self._linger_s - time.monotonic()
                 full = batch is not self._filling
-                if full or batch.hurried or left_s <= 0:
+                if full or batch.flushed or left_s <= 0:
                     self._sending = self._waiting.popleft()
                     if not full:
                         self._filling = None
                     return batch
                 self._work.wait(left_s)
 
-    def _send(self, batch: Batch) -> Receipts:
-        shipment = batch.shipment()
+    def _send(self, batch: PendingBatch) -> Receipts:
+        encoded = batch.encoded()
         if self._name is not None:
-            return self._name.send(self._view, shipment)
-        return shipment.receipts(send(self._view, shipment))
+            return self._name.send(self._view, encoded)
+        return encoded.receipts(send(self._view, encoded))
 
-    def _fail(self, batch: Batch, error: BaseException) -> None:
-        """Fail a batch, all behind it, and all pushes from now on."""
+    def _fail(self, batch: PendingBatch, error: BaseException) -> None:
+        """Fail a batch, all batches after it, and all later pushes."""
         with self._lock:
             self._error = error
             failed = [batch, *self._waiting]
@@ -225,19 +225,20 @@ class Producer(Generic[T]):
             self._sending = None
             self._room.notify_all()
             for each in failed:
-                each.settle(None, error)
+                each.resolve(None, error)
         for each in failed:
             each.call_back()
 
     def _abandon(self) -> None:
-        """In a forked child, which has no thread to send: fail everything; the parent goes on."""
+        """In a forked child, which has no sender thread: fail everything; the parent is
+        unaffected."""
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
         self._closing = True
         self._filling = None
         held = [batch for batch in (self._sending, *self._waiting) if batch is not None]
-        error = HubClosed("a producer does not outlive a fork", "open one in the child")
+        error = HubClosed("a producer cannot be used after a fork", "open one in the child")
         self._error = error
         for batch in held:
             batch.abandon(error)
@@ -247,7 +248,7 @@ _producers: Final[weakref.WeakSet[Producer[Any]]] = weakref.WeakSet()
 
 
 def close_producers(backend: Backend) -> None:
-    """Close the producers of a hub, which sends what they hold; then raise the first error."""
+    """Close the producers of a hub, which sends their messages; then raise the first error."""
     failed: Error | None = None
     for producer in list(_producers):
         if producer._view.backend is backend:
@@ -271,6 +272,6 @@ def _abandon_all() -> None:
     _producers.clear()
 
 
-# Daemon threads end with the interpreter: what was pushed must be sent before.
+# Daemon threads end with the interpreter, so queued messages must be sent before that.
 atexit.register(_close_all)
 os.register_at_fork(after_in_child=_abandon_all)

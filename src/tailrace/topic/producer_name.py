@@ -1,9 +1,9 @@
-"""What makes a named producer idempotent: a fence on its name, and a number beside its records.
+"""Idempotent producers: a fence on the producer's name, and a number beside its records.
 
-The table ``producers/TOPIC/IDENTITY`` has, per name, how many messages of it are stored, written
-in the commit that stores them. Taking a name raises its fence and then reads the number, so nothing
-of an earlier owner can be stored after that. After a commit of unknown outcome the owner takes its
-own name again, which settles the outcome.
+The table ``producers/TOPIC/IDENTITY`` has, per name, the number of its stored messages, written in
+the commit that stores them. A producer that opens a name raises its fence and then reads the
+number, so no message of an earlier owner can be stored after that. After a commit of unknown
+outcome the owner opens its own name again, which shows the outcome.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from tailrace.log.record import decode_records
 from tailrace.message import Receipts
 from tailrace.topic.composite import check_name
 from tailrace.topic.reading import find_run
-from tailrace.topic.shipment import Part, Shipment
+from tailrace.topic.routed_batch import Part, RoutedBatch
 from tailrace.topic.view import View, commit_following
 
 ATTEMPTS_MAX: Final = 5
-"""How often a batch is sent whose outcome was unknown and turned out to be: not stored."""
+"""The number of attempts to send a batch whose earlier attempts turned out not to be stored."""
 
 
 class ProducerName:
-    """A name that this producer holds, until a newer one takes it."""
+    """A name that this producer owns, until a newer producer opens it."""
 
     __slots__ = ("_backend", "_key", "fence", "stored")
 
     def __init__(self, backend: Backend, topic: str, identity: str, name: str) -> None:
-        """Take the name: from now on every earlier holder of it is `Fenced`."""
+        """Open the name: from now on every earlier owner of it is `Fenced`."""
         self._backend = backend
         self._key = TableKey(
             producers_table(topic, identity), check_name("producer", name).encode()
@@ -45,15 +45,16 @@ class ProducerName:
         self.fence = raise_fence(backend.store, f"producer/{topic}/{name}")
         self.stored = self._read()
 
-    def send(self, view: View, shipment: Shipment) -> Receipts:
-        """Store a shipment and the number that follows from it, once, whatever outcomes say."""
-        after = self.stored + len(shipment)
+    def send(self, view: View, batch: RoutedBatch) -> Receipts:
+        """Store a batch and the number that follows from it exactly once, after unknown outcomes
+        too."""
+        after = self.stored + len(batch)
         log = self._backend.log
         sent: list[tuple[Part, int]] = []
 
         def build() -> Transaction:
             target = view.target
-            parts = shipment.route(target)
+            parts = batch.route(target)
             sent[:] = [(part, log.bounds(part[0]).end) for part in parts]
             numbers = {self._key: after.to_bytes(8)}
             return Transaction(parts, numbers, self.fence, since=target.since)
@@ -62,7 +63,7 @@ class ProducerName:
             try:
                 ranges = commit_following(self._backend, {view.topic: view}, build)
             except OutcomeUnknown:
-                self._settle()
+                self._reopen()
                 if self.stored != after:
                     continue
                 ranges = [
@@ -70,15 +71,15 @@ class ProducerName:
                     for (where, records), end in sent
                 ]
             self.stored = after
-            return shipment.receipts(ranges)
+            return batch.receipts(ranges)
         raise BackendUnavailable(
             f"a batch was not stored in {ATTEMPTS_MAX} attempts", "open the name again"
         )
 
-    def _settle(self) -> None:
-        """Make sure that nothing under way can still be stored, and read the number.
+    def _reopen(self) -> None:
+        """Make sure that no commit in progress can still be stored, and read the number.
 
-        `Fenced` when somebody newer has the name.
+        `Fenced` if a newer producer has the name.
         """
         key = FENCES + self.fence.name
         try:
@@ -95,5 +96,5 @@ class ProducerName:
 
 
 def producers_table(topic: str, identity: str) -> str:
-    """The table with the numbers of a topic's named producers."""
+    """Return the table with the numbers of a topic's named producers."""
     return f"producers/{topic}/{identity}"

@@ -1,4 +1,4 @@
-"""Reading: one record, a partition, or a whole topic so that order per key holds."""
+"""Reads of one record, of a partition, or of a whole topic in order per key."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ import pyarrow as pa
 from tailrace.backend.contract import Log
 from tailrace.errors import OutOfRange
 from tailrace.log.columns import records_of
+from tailrace.log.control import messages_of
 from tailrace.log.record import Record
 from tailrace.message import Partition, Range
 from tailrace.topic.lineage import Stream
-from tailrace.topic.open_streams import held_streams, turns
+from tailrace.topic.open_streams import find_open_streams, held_streams
 from tailrace.topic.view import View
 
 READ_BYTES: Final = 1 << 20
-"""About how much one batch has."""
+"""The approximate number of bytes of one batch."""
 
 
 def record_at(log: Log, partition: Partition, offset: int) -> Record:
-    """The record at an offset; `OutOfRange` says what is valid, or in a gap what is next."""
+    """Return the record at an offset; `OutOfRange` has the valid range, or in a gap the next
+    one."""
     bounds = log.bounds(partition)
     if not bounds.start <= offset < bounds.end:
         raise OutOfRange(str(partition), offset, bounds.start, bounds.end)
@@ -42,7 +44,7 @@ def record_at(log: Log, partition: Partition, offset: int) -> Record:
 def batches_between(
     log: Log, partition: Partition, start: int, end: int | None
 ) -> Iterator[pa.RecordBatch]:
-    """The records from `start` up to `end`, or up to what is there at this call."""
+    """Yield the records from `start` up to `end`, or up to the end offset of this call."""
     bounds = log.bounds(partition)
     if not 0 <= start <= bounds.end:
         raise OutOfRange(str(partition), start, bounds.start, bounds.end)
@@ -54,7 +56,7 @@ def batches_between(
 def batches_within(
     log: Log, partition: Partition, start: int, end: int, bytes_max: int = READ_BYTES
 ) -> Iterator[pa.RecordBatch]:
-    """The records between two offsets that the partition has, about `bytes_max` at a time."""
+    """Yield the records between two offsets of the partition, about `bytes_max` at a time."""
     while start < end:
         chunk = log.read(partition, start, bytes_max, end)
         if chunk.records.num_rows:
@@ -65,15 +67,15 @@ def batches_within(
 
 
 def records_from(log: Log, partition: Partition, start: int) -> Iterator[Record]:
-    """The records from `start` up to what is there at this call, one by one."""
+    """Yield the records from `start` up to the end offset of this call, one by one."""
     for batch in batches_between(log, partition, start, None):
         yield from records_of(batch)
 
 
 def find_run(log: Log, partition: Partition, start: int, run: Sequence[Record]) -> Range:
-    """Where records are that one commit appended, at `start` or behind it: the first such run.
+    """Find the records that one commit appended, at `start` or later: the first such run.
 
-    The offsets that the records have do not matter. `OutOfRange` when they are not there.
+    The offsets of the given records are ignored. `OutOfRange` if the run is not found.
     """
     wanted = [record[1:] for record in run]
     seen: deque[tuple[Any, ...]] = deque(maxlen=len(run))
@@ -92,22 +94,26 @@ class Read(NamedTuple):
 
 
 class LineageReader:
-    """Reads all partitions of a topic, each after those it follows, and remembers how far it is.
+    """Reads all partitions of a topic, each after those it follows, and remembers its offsets.
 
-    It begins at the offsets of `starts`, elsewhere at the oldest record. Call `poll` again and
-    again; it sees new records and new storage topics. It keeps nothing in the hub.
+    It begins at the offsets of `starts`, elsewhere at the oldest record. Call `poll` repeatedly; it
+    returns new records, also those of new storage topics, and control records only with `control`.
+    It stores nothing in the hub.
     """
 
-    def __init__(self, view: View, starts: Mapping[Partition, int]) -> None:
+    def __init__(
+        self, view: View, starts: Mapping[Partition, int], *, control: bool = False
+    ) -> None:
         self._view = view
+        self._control = control
         self._next = dict(starts)
         self._oldest = 0
 
     def poll(self) -> list[Read]:
-        """About `READ_BYTES` of each partition whose turn it is. Never waits.
+        """Return about `READ_BYTES` of each open partition. Never waits.
 
-        Nothing means that everything up to now was read. `OutOfRange` when it was to begin beyond
-        the end of a partition. After an error, `poll` again gives what this one would have given.
+        An empty result means that everything up to now was read. `OutOfRange` if a start is beyond
+        the end of its partition. After an error, the next `poll` returns what this one would have.
         """
         log = self._view.backend.log
         while open_partitions := self._open_partitions():
@@ -115,15 +121,19 @@ class LineageReader:
                 where: log.read(where, self._next[where], READ_BYTES, end)
                 for where, end in open_partitions
             }
-            # Only now, because a read that raised would else lose what those before it gave.
+            # Offsets move only now: after a read that raised, the earlier reads would be lost.
             self._next |= {where: chunk.next_offset for where, chunk in chunks.items()}
-            reads = [Read(where, chunk.records) for where, chunk in chunks.items()]
+            reads = [Read(where, self._chosen(chunk.records)) for where, chunk in chunks.items()]
             if found := [read for read in reads if read.records.num_rows]:
                 return found
         return []
 
+    def _chosen(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        return records if self._control else messages_of(records)
+
     def _open_partitions(self) -> list[tuple[Partition, int]]:
-        """The partitions that follow only finished ones and have more to read, with their ends."""
+        """Return the partitions that follow only finished ones and have more to read, with their
+        ends."""
         definition, topic = self._view.refresh().definition, self._view.topic
         held = held_streams(self._view.backend.log, topic, definition, self._oldest)
         at: dict[Stream, int] = {}
@@ -133,7 +143,7 @@ class LineageReader:
             if at[stream] > end:
                 raise OutOfRange(str(where), at[stream], start, end)
         drained = {stream: at[stream] >= bounds.end for stream, bounds in held.items()}
-        found = turns(definition, held, lambda stream, _: drained[stream], self._oldest)
+        found = find_open_streams(definition, held, lambda stream, _: drained[stream], self._oldest)
         self._oldest = found.oldest
         return [
             (Partition(topic, *stream), held[stream].end)

@@ -1,7 +1,7 @@
-"""Which partition a key goes to. Pure arithmetic on a 31-bit hash, for one key or for a column.
+"""The partition of a key. Pure arithmetic on a 31-bit hash, for one key or for a column.
 
-The hash is Kafka's: murmur2 of the key's bytes, the sign bit cleared. So with K = 1 a key lands
-where Kafka's Java client would put it.
+The hash is Kafka's: murmur2 of the key's bytes, with the sign bit cleared. So with K = 1 a key goes
+to the partition that Kafka's Java client would choose.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Hashes: TypeAlias = npt.NDArray[np.int64]
 IntOrArray = TypeVar("IntOrArray", int, Hashes)
 
 HASHES = 1 << 31
-"""How many hashes there are: 0 up to, not including, this."""
+"""The number of hashes: they are 0 up to, not including, this number."""
 
 NO_KEY = -1
-"""What `hash_keys` gives for a row whose key is null or empty: it may go anywhere."""
+"""The result of `hash_keys` for a row whose key is null or empty: it may go to any partition."""
 
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
@@ -36,14 +36,14 @@ _WORDS_MAX = 0xFFFF
 
 
 class RouterKind(StrEnum):
-    """How a hash becomes a partition; a topic's router is set when it is created."""
+    """How a hash becomes a partition; a topic's router is fixed when it is created."""
 
     SHARD_CONSISTENT = "shard-consistent"
     RANGE = "range"
 
     @classmethod
     def parse(cls, text: str) -> RouterKind:
-        """The router of that name, or `InvalidValue` that lists them."""
+        """Return the router of that name; `InvalidValue` lists the names."""
         try:
             return cls(text)
         except ValueError:
@@ -51,7 +51,7 @@ class RouterKind(StrEnum):
 
 
 def route(kind: RouterKind, h: IntOrArray, partitions: int, k: int) -> IntOrArray:
-    """The partition of a hash, or of each of an array, in a storage topic of that shape.
+    """Return the partition of a hash, or of each of an array, in a storage topic of that shape.
 
     `shard-consistent` keeps the keys of a base partition in the block of `k` that replaced it:
     ``partition // k == h % (partitions // k)``. `range` gives each partition an interval of hashes.
@@ -62,7 +62,7 @@ def route(kind: RouterKind, h: IntOrArray, partitions: int, k: int) -> IntOrArra
 
 
 def murmur2(key: bytes) -> int:
-    """Kafka's murmur2 as an unsigned 32-bit number."""
+    """Return Kafka's murmur2 as an unsigned 32-bit number."""
     length = len(key)
     h = _SEED ^ length
     tail = length & ~3
@@ -77,12 +77,12 @@ def murmur2(key: bytes) -> int:
 
 @lru_cache(maxsize=65_536)
 def hash_key(key: bytes) -> int:
-    """The 31-bit hash that keys are routed by."""
+    """Return the 31-bit hash that keys are routed by."""
     return murmur2(key) & 0x7FFFFFFF
 
 
 def hash_keys(keys: pa.Array[Any]) -> Hashes:
-    """`hash_key` of every row of a binary column; `NO_KEY` where it is null or empty."""
+    """Return `hash_key` of every row of a binary column; `NO_KEY` if it is null or empty."""
     count = len(keys)
     buffers: list[Any] = keys.buffers()
     _, offset_buffer, data_buffer = buffers
@@ -93,7 +93,7 @@ def hash_keys(keys: pa.Array[Any]) -> Hashes:
     starts, lengths = offsets[:-1] - offsets[0], offsets[1:] - offsets[:-1]
     if keys.null_count:
         lengths[keys.is_null().to_numpy(zero_copy_only=False)] = 0
-    # Four bytes are read wherever a key ends, so the last one needs room behind it.
+    # Four bytes are read wherever a key ends, so the last key needs padding after it.
     data = np.zeros(size + 4, np.uint8)
     data[:size] = np.frombuffer(data_buffer, np.uint8, size, first)
     length = int(lengths[0])
@@ -107,7 +107,8 @@ def hash_keys(keys: pa.Array[Any]) -> Hashes:
 
 
 def _hash_even(data: npt.NDArray[np.uint8], count: int, length: int) -> npt.NDArray[np.uint32]:
-    """`murmur2` of many keys that are all of one length, one behind the other."""
+    """Return `murmur2` of many keys that have the same length and are stored one after the
+    other."""
     m = np.uint32(_M)
     h = np.full(count, _SEED ^ length, np.uint32)
     for start in range(0, length - 3, 4):
@@ -131,12 +132,12 @@ def _finished(h: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
 def _hash_rows(
     data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int32], lengths: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.uint32]:
-    """`murmur2` of many keys, word by word.
+    """Return `murmur2` of many keys, word by word.
 
-    The rows with most words come first, so that those which have another are a prefix; when these
-    are few, or their words very many, the plain loop takes over.
+    The rows with the most words come first, so that the rows with another word are a prefix. When
+    these are few, or their words very many, the plain loop takes over.
     """
-    # Numbers of 16 bits are sorted by radix, several times faster than wider ones.
+    # Numbers of 16 bits are sorted by radix, several times faster than wider numbers.
     words = np.minimum(lengths >> 2, _WORDS_MAX).astype(np.uint16)
     order = np.argsort(_WORDS_MAX - words, kind="stable")
     starts, lengths, words = starts[order], lengths[order], words[order]

@@ -1,4 +1,4 @@
-"""What a change of the number of partitions means, before it is made."""
+"""The plan of a change of the number of partitions, and its consequences."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ _SHARDS_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A scaling that may be made, in values and, as `str` of it, in words.
+    """A scaling that has not been applied yet. `str` of a plan is the text for people.
 
-    `storage` is the index of the storage topic that will take pushes; it is the present one when
-    the topic already has that many partitions, and then there is nothing to do. `waiting` counts
-    offsets of the present one, which consumers read before those of the new one; gaps in them count
-    too. `shards` are the numbers of shards, up to 64, with which no key changes its shard.
+    `storage` is the index of the storage topic that pushes will go to. It is the present one if the
+    topic already has this number of partitions, and then the plan does nothing. `waiting` counts
+    the offsets of the present one, gaps and consumed messages included; consumers finish it before
+    the new one. `shards`
+    are the numbers of shards, up to 64, with which no key changes its shard. `consequences` are
+    pairs of a name, such as ``undo``, and a sentence.
     """
 
     topic: str
@@ -30,7 +32,15 @@ class Plan:
     storage: int
     waiting: int
     shards: tuple[int, ...]
-    lines: tuple[str, ...]
+    summary: str
+    consequences: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The text for people, line by line."""
+        width = max((len(name) for name, _ in self.consequences), default=0)
+        rest = (f"  {name:<{width}}  {what}" for name, what in self.consequences)
+        return self.summary, *rest
 
     def __str__(self) -> str:
         return "\n".join(self.lines)
@@ -39,11 +49,11 @@ class Plan:
 def plan_scale(
     topic: str, definition: Definition, partitions: int, any_count: bool, waiting: int
 ) -> Plan:
-    """The plan for a topic to have that many partitions."""
+    """Return the plan for a topic to have this number of partitions."""
     before = definition.shape
     if partitions == before.partitions:
         line = f"{topic} has {format_amount(partitions, 'partition')}: nothing to do"
-        return Plan(topic, before, before, definition.pointer, 0, (), (line,))
+        return Plan(topic, before, before, definition.pointer, 0, (), line)
     scaled = definition.scaled(partitions, any_count=any_count)
     after, storage = scaled.shape, scaled.pointer
     common = gcd(before.partitions, after.partitions)
@@ -52,31 +62,16 @@ def plan_scale(
         for count in range(1, min(common, _SHARDS_MAX) + 1)
         if common % count == 0 and consistent(scaled.router, (before, after), count)
     )
-    lines = [
+    summary = (
         f"{topic} {before.partitions} -> {format_amount(after.partitions, 'partition')}: "
-        f"{_bases(scaled, before)}; "
-        f"{_successors(scaled, before)}",
-        *(
-            f"  {name:<7}{text}"
-            for name, text in _consequences(definition, scaled, shards, waiting)
-        ),
-    ]
-    return Plan(topic, before, after, storage, waiting, shards, tuple(lines))
-
-
-def _bases(scaled: Definition, before: Shape) -> str:
-    """What becomes of the shape, in one clause."""
-    after = scaled.shape
-    if scaled.router is RouterKind.RANGE:
-        return "router range"
-    base = f"base {before.base}" + (
-        " unchanged" if before.base == after.base else f" -> {after.base}"
+        f"{_successors(scaled, before)}"
     )
-    return f"{base}, K {before.k} -> {after.k}"
+    consequences = tuple(_consequences(definition, scaled, shards, waiting))
+    return Plan(topic, before, after, storage, waiting, shards, summary, consequences)
 
 
 def _successors(scaled: Definition, before: Shape) -> str:
-    """Which partitions follow which, in one clause."""
+    """Describe which partitions follow which, in one clause."""
     after = scaled.shape
     if scaled.router is RouterKind.SHARD_CONSISTENT and before.base == after.base and before.k == 1:
         block = [f"{after.k}p", *(f"{after.k}p+{i}" for i in range(1, after.k))]
@@ -87,20 +82,20 @@ def _successors(scaled: Definition, before: Shape) -> str:
         len(follows(scaled.router, previous, after, number)) for number in range(after.partitions)
     }
     low, high = min(counts), max(counts)
-    return f"each partition follows {high if low == high else f'{low} to {high}'} of the earlier"
+    return f"each partition follows {high if low == high else f'{low} to {high}'} earlier ones"
 
 
 def _consequences(
     now: Definition, scaled: Definition, shards: tuple[int, ...], waiting: int
 ) -> Iterator[tuple[str, str]]:
-    """What is worth knowing before it is done, each with its name."""
+    """Yield the consequences that an operator should know, as pairs of a name and a sentence."""
     if len(shards) == 1:
-        yield "shards", "keys change their shard wherever there is more than one"
+        yield "shards", "keys change their shard if there is more than one shard"
     else:
         counts = ", ".join(map(str, shards[:-1]))
-        yield "shards", f"no key changes its shard where there are {counts} or {shards[-1]}"
-    wait = f"up to {format_amount(waiting, 'message')} of storage {now.pointer}"
-    yield "wait", f"{wait} to read before those of storage {scaled.pointer}"
+        yield "shards", f"with {counts} or {shards[-1]} shards, no key changes its shard"
+    stored = f"storage {now.pointer} keeps up to {format_amount(waiting, 'message')}"
+    yield "stored", f"{stored}; consumers finish it before storage {scaled.pointer}"
     for storage in range(now.pointer + 1, scaled.pointer):
-        yield "skip", f"storage {storage}, added and never switched to, stays empty"
+        yield "skip", f"storage {storage} was never switched to and stays empty"
     yield "undo", f"none; scaling back adds storage {scaled.pointer + 1}"

@@ -1,7 +1,7 @@
-"""A topic as this process last saw it, and commits that follow its produce pointer.
+"""A topic as this process last read it, and commits that follow its produce pointer.
 
-Nobody asks the store where the pointer is before each push. The log refuses what comes behind a
-seal, and that is when a view looks again.
+A push does not read the pointer from the store. The log refuses an append to a sealed storage
+topic, and only then the view reads the definition again.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from tailrace.backend.contract import Backend, Transaction
-from tailrace.errors import Busy, Conflict, Sealed, UnknownTopic
+from tailrace.backend.retry import retry_on_conflict
+from tailrace.errors import Busy, ReadOnlyHub, Sealed, UnknownTopic
 from tailrace.message import Range
+from tailrace.payload import ValueType
 from tailrace.topic.composite import (
     TOPICS,
     Definition,
@@ -23,35 +25,35 @@ from tailrace.topic.composite import (
 from tailrace.topic.target import Target
 
 SWITCHES_MAX: Final = 100
-"""How often a commit follows the pointer, or a change starts again, before it gives up."""
+"""The number of switches that one commit follows before it is `Busy`."""
 
 
-class Stored(NamedTuple):
-    """A definition, and the version of the store entry that holds it."""
+class StoredDefinition(NamedTuple):
+    """A definition, and the version of its store entry."""
 
     definition: Definition
     version: int
 
 
-def find(backend: Backend, topic: str) -> Stored | None:
-    """The definition of a topic, or None when there is no such topic."""
+def find(backend: Backend, topic: str) -> StoredDefinition | None:
+    """Return the definition of a topic, or None if there is no such topic."""
     entry = backend.store.get(TOPICS + topic)
     if entry is None or entry.value is None:
         return None
-    return Stored(decode_definition(entry.value), entry.version)
+    return StoredDefinition(decode_definition(entry.value), entry.version)
 
 
 def names(backend: Backend) -> list[str]:
-    """The names of all topics, in order."""
+    """Return the names of all topics, in order."""
     return [entry.key.removeprefix(TOPICS) for entry in backend.store.scan(TOPICS)]
 
 
 class View:
-    """A topic as last seen. May be shared by threads, and does no harm when it is stale."""
+    """A topic as last read. May be shared by threads; a stale view is safe to use."""
 
     __slots__ = ("_stored", "backend", "target", "topic")
 
-    def __init__(self, backend: Backend, topic: str, stored: Stored) -> None:
+    def __init__(self, backend: Backend, topic: str, stored: StoredDefinition) -> None:
         self.backend = backend
         self.topic = topic
         self._stored = stored
@@ -59,11 +61,11 @@ class View:
 
     @property
     def definition(self) -> Definition:
-        """The definition as last seen."""
+        """The definition as last read."""
         return self._stored.definition
 
-    def refresh(self) -> Stored:
-        """Read the definition again; `UnknownTopic` when the topic is gone."""
+    def refresh(self) -> StoredDefinition:
+        """Read the definition again; `UnknownTopic` if the topic was deleted."""
         stored = find(self.backend, self.topic)
         if stored is None:
             raise UnknownTopic(self.topic, self.backend.name, names(self.backend))
@@ -73,58 +75,65 @@ class View:
         return stored
 
     def follow(self, sealed: Sealed) -> None:
-        """Move on from a storage topic that is sealed; `Sealed` again when there is no next."""
+        """Move on from a sealed storage topic; raises `Sealed` again if there is no next one."""
         if self.target.storage <= sealed.storage:
             self.refresh()
         if self.target.storage <= sealed.storage:
             raise sealed
 
     def change(self, next_of: Callable[[Definition], Definition]) -> tuple[Definition, Definition]:
-        """Store the next definition, its storage topics created and sealed; the old and the new.
+        """Store the next definition, create and seal its storage topics; return the old and the
+        new definition.
 
-        When another change comes between, `next_of` is asked again with what that one left. It may
-        return its argument to leave all as it is.
+        `next_of` is called again if another process changes the topic meanwhile. It may return its
+        argument to change nothing. `Busy` after too many such changes.
         """
-        for _ in range(SWITCHES_MAX):
+
+        def attempt() -> tuple[Definition, Definition]:
             before, version = self.refresh()
             after = next_of(before)
-            if after == before:
-                return before, after
-            try:
+            if after != before:
                 self.backend.store.commit(change_between(self.topic, before, after, version))
-            except Conflict:
-                continue
-            self.refresh()
+                self.refresh()
             return before, after
-        raise self._changed_too_often()
+
+        return retry_on_conflict(attempt, f"topic {self.topic!r}")
+
+    def agree_on(self, value_type: ValueType | None) -> None:
+        """Raise `TopicTypeMismatch` if a type does not agree with the topic's.
+
+        A type that adds fields with a default is stored as the topic's type, unless the hub is open
+        read-only.
+        """
+        if value_type is None:
+            return
+        before = self.definition
+        if before.with_type(self.topic, value_type) is not before:
+            with contextlib.suppress(ReadOnlyHub):
+                self.change(lambda now: now.with_type(self.topic, value_type))
 
     def delete(self) -> Definition:
-        """Delete the topic with its records; what it was."""
-        for _ in range(SWITCHES_MAX):
-            definition, version = self.refresh()
-            with contextlib.suppress(Conflict):
-                self.backend.store.commit(deletion(self.topic, definition, version))
-                return definition
-        raise self._changed_too_often()
+        """Delete the topic with its records, and return its last definition."""
 
-    def _changed_too_often(self) -> Busy:
-        times = f"{SWITCHES_MAX} times meanwhile"
-        return Busy(f"topic {self.topic!r} was changed {times}", "try again later")
+        def attempt() -> Definition:
+            definition, version = self.refresh()
+            self.backend.store.commit(deletion(self.topic, definition, version))
+            return definition
+
+        return retry_on_conflict(attempt, f"topic {self.topic!r}")
 
 
 def commit_following(
     backend: Backend, views: Mapping[str, View], build: Callable[[], Transaction]
 ) -> list[Range]:
-    """Commit what `build` makes of the views' targets; on `Sealed` follow and build anew.
+    """Commit the transaction that `build` makes for the views' targets; on `Sealed`, follow the
+    pointer and build it again.
 
-    A transaction is refused whole, so what was refused goes to the new storage topic in the order
-    it had.
+    A transaction is refused as a whole, so its records go to the new storage topic in their order.
     """
     for _ in range(SWITCHES_MAX):
         try:
             return backend.commit(build())
         except Sealed as sealed:
             views[sealed.topic].follow(sealed)
-    raise Busy(
-        f"{', '.join(views)} was switched {SWITCHES_MAX} times meanwhile", "push again later"
-    )
+    raise Busy(f"{', '.join(views)} was switched {SWITCHES_MAX} times in a row", "push again later")

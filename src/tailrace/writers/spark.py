@@ -1,29 +1,29 @@
-"""`spark`: whatever Spark can write to, by the name of its format."""
+"""The `spark` writer: appends rows to any sink that Spark has a format for."""
 
 from __future__ import annotations
 
 import importlib.util
-from typing import TYPE_CHECKING, Annotated, Final
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
 from tailrace.errors import ConfigError, InvalidValue
-from tailrace.message import Mode, Op
-from tailrace.pipeline.writer import FrameWriter
+from tailrace.hub.hub import Hub
+from tailrace.message import MODE_NAMES, OP_NAMES, Op
+from tailrace.pipeline.writer import FrameWriter, LocalSink
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_OPS: Final = tuple(op.name.lower() for op in Op)
-_MODES: Final = tuple(mode.name.lower() for mode in Mode)
-
 
 class SparkWriter(FrameWriter, frozen=True):
-    """Appends to any sink of Spark, at least once. Only the Spark engine can run it.
+    """Appends rows to any sink of Spark, at least once. Only the Spark engine can run it.
 
-    With a `schema` the sink gets its columns, and those of `meta`; without one the columns key,
-    value, op, mode, offset, timestamp and namespace, the value being the document's JSON.
+    With a `schema`, rows have its columns and those of `meta`. Without one, rows have the columns
+    key, value, op, mode, offset, timestamp and namespace; the value is the document as JSON.
     """
 
     format: Annotated[
@@ -40,44 +40,72 @@ class SparkWriter(FrameWriter, frozen=True):
     schema: Annotated[
         str,
         Meta(
-            description="The columns of the documents, in the words of Spark SQL. A document that"
-            " does not fit is an error.",
+            description="The columns of the documents, as a schema of Spark SQL. A document that"
+            " does not match the schema is an error.",
             examples=["id BIGINT, customer STRING, total DECIMAL(10, 2)"],
         ),
     ] = ""
     meta: Annotated[
         bool,
         Meta(
-            description="With a schema, adds the columns _op, _offset, _timestamp and _namespace."
-            " Without them a delete is an error.",
+            description="With a schema, add the columns _op, _offset, _timestamp and _namespace."
+            " Without them, a delete is an error.",
         ),
     ] = True
 
     def __post_init__(self) -> None:
-        """Refuse to write nowhere."""
+        """Check that a format is given."""
         if not self.format.strip():
-            raise InvalidValue("format", self.format, "the name of one, such as delta or jdbc")
+            raise InvalidValue(
+                "format", self.format, "the name of a Spark format, such as delta or jdbc"
+            )
 
     def check(self) -> str:
-        """Look whether Spark is there; the format is known only to a running one."""
+        """Check that PySpark is installed. Only a running Spark knows its formats."""
         if importlib.util.find_spec("pyspark") is None:
             raise ConfigError(
                 "the spark writer needs PySpark, which is not installed",
                 "install it: pip install 'tailrace[spark]'",
             )
-        return f"Spark writes the format {self.format}"
+        return f"PySpark is installed, format {self.format}"
+
+    def local_sink(self, hub: Hub) -> LocalSink | None:
+        """Return the parent of the option `path`, if that is on a disk and not in a shared store.
+
+        A path without a scheme is where Hadoop's default file system is.
+        """
+        path = urlsplit(self.options.get("path", ""))
+        if not path.path or path.scheme not in ("", "file"):
+            return None
+        if not path.scheme and not _default_is_local():
+            return None
+        parent = os.path.dirname(os.path.abspath(path.path))
+        os.makedirs(parent, exist_ok=True)
+        return LocalSink(parent, executors_only=True)
 
     def save(self, rows: DataFrame) -> None:
-        """Append them."""
-        frame(rows, self).write.format(self.format).options(**self.options).mode("append").save()
+        """Append the rows."""
+        output_frame(rows, self).write.format(self.format).options(**self.options).mode(
+            "append"
+        ).save()
 
 
-def frame(rows: DataFrame, writer: SparkWriter) -> DataFrame:
-    """What Spark is to save of rows in the columns of `tailrace.log.schema.SCHEMA`."""
+def _default_is_local() -> bool:
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    if context is None:
+        return True
+    java: Any = context._jsc
+    return str(java.hadoopConfiguration().get("fs.defaultFS") or "file:").startswith("file:")
+
+
+def output_frame(rows: DataFrame, writer: SparkWriter) -> DataFrame:
+    """Return the columns to save, from rows with the columns of `tailrace.log.schema.SCHEMA`."""
     from pyspark.sql import functions as sql
 
     namespace = rows["key"].cast("string")
-    op, mode = _named(rows["op"], _OPS), _named(rows["mode"], _MODES)
+    op, mode = _named(rows["op"], OP_NAMES), _named(rows["mode"], MODE_NAMES)
     value = rows["value"].cast("string")
     if not writer.schema:
         return rows.select(
@@ -91,7 +119,10 @@ def frame(rows: DataFrame, writer: SparkWriter) -> DataFrame:
         )
     if not writer.meta:
         refusal = sql.raise_error(
-            sql.lit("a delete would look like a row · set meta = true, or use opfilter")
+            sql.lit(
+                "a delete would be indistinguishable from a row · set meta = true, or drop"
+                " deletes with the function opfilter"
+            )
         )
         value = sql.when(rows["op"] == int(Op.DELETE), refusal.cast("string")).otherwise(value)
     document = sql.from_json(value, writer.schema, {"mode": "FAILFAST"})

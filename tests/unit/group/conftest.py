@@ -1,4 +1,4 @@
-"""A topic, and a process that is alone in its groups, on every kind of backend."""
+"""A topic and a fake runtime, on every kind of backend."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tailrace.backend.contract import Backend
-from tailrace.hub import Hub
-from tailrace.topic.topic import Topic
-from tests.contract.backends import open_backend
-from tests.unit.group.single_owner import SingleOwner
+from tailrace.hub.hub import Hub
+from tailrace.hub.topic import Topic
+from tests.support.backends import open_backend
+from tests.support.fake_runtime import FakeRuntime
 
 
 @pytest.fixture(params=["memory", "memory-gaps", "embedded-none", "embedded-tiny"])
@@ -28,5 +28,5 @@ def topic(backend: Backend) -> Topic[Any]:
 
 
 @pytest.fixture
-def runtime(backend: Backend) -> SingleOwner:
-    return SingleOwner(backend)
+def runtime(backend: Backend) -> FakeRuntime:
+    return FakeRuntime(backend)

@@ -1,4 +1,4 @@
-"""Hubs for operators: in memory, and in a directory."""
+"""The pipeline ``lake`` in a hub in memory."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.hub import Hub
+from tailrace.hub.hub import Hub
 from tailrace.testing import MemoryBackend
-from tests.unit.operations.desk import Desk
+from tests.support.pipelines.lake import Lake
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(Hub.from_backend(MemoryBackend()), tmp_path)
+def lake(tmp_path: Path) -> Lake:
+    return Lake(Hub.from_backend(MemoryBackend()), tmp_path)

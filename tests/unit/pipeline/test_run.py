@@ -1,9 +1,10 @@
-"""Running a whole pipeline by the direct engine: reader, writers, stopping, failing."""
+"""Runs of whole pipelines on the direct engine: reader, writers, stopping, failing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,21 +15,22 @@ from tailrace.errors import (
     ConfigError,
     InvalidName,
     InvalidValue,
-    NothingToRead,
     PipelineFailed,
 )
-from tailrace.pipeline.definition import PipelineDefinition, WriterDefinition
-from tailrace.pipeline.driving import Driver, drive_directly
+from tailrace.pipeline.catalog import find
+from tailrace.pipeline.definition.definition import PipelineDefinition, WriterDefinition
+from tailrace.pipeline.engine.driver import Driver, direct_driver
 from tailrace.pipeline.pipeline import Pipeline
 from tailrace.pipeline.reader_failure import find_failure
-from tailrace.pipeline.registry import find
-from tailrace.pipeline.run import Ending, PipelineRun
-from tailrace.source.reader import Preview, Reading, Until
+from tailrace.pipeline.report import RunOutcome, RunProgress
+from tailrace.pipeline.run import PipelineRun
+from tailrace.source.reader import ReaderSession, Until
 from tailrace.testing import MemoryBackend
-from tests.pipelines.counting import CountingReader
-from tests.pipelines.recording import RecordingWriter, delivered, set_bad
-from tests.pipelines.running import Running, add
-from tests.waiting import until
+from tailrace.testing.unreliable import UnreliableBackend
+from tests.support.pipelines.counting_reader import CountingReader
+from tests.support.pipelines.recording_writer import RecordingWriter, delivered, set_bad
+from tests.support.pipelines.running_pipeline import RunningPipeline, add
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -44,12 +46,12 @@ def pipeline(tmp_path: Path, rows: int, *names: str, **options: Any) -> Pipeline
     return made
 
 
-def test_once_delivers_all_that_was_there_to_every_writer(hub: Hub, tmp_path: Path) -> None:
+def test_once_delivers_all_present_rows_to_every_writer(hub: Hub, tmp_path: Path) -> None:
     made = pipeline(tmp_path, 10_003, "one", "other")
-    assert made.run(hub, once=True) is Ending.DONE
+    assert made.run(hub, once=True).outcome is RunOutcome.DONE
     for name in ("one", "other"):
         assert delivered(tmp_path / name) == list(range(10_003))
-    assert made.run(hub, once=True) is Ending.DONE
+    assert made.run(hub, once=True).outcome is RunOutcome.DONE
     assert len(delivered(tmp_path / "one")) == 10_003
 
 
@@ -66,70 +68,66 @@ def test_stop_all_stops_the_others_too(hub: Hub, tmp_path: Path) -> None:
     bad = add(made, tmp_path, "bad", on_error="stop-all")
     add(made, tmp_path, "good")
     set_bad(bad, 7)
-    running = Running(made.prepare(hub, until=Until.STOPPED))
+    running = RunningPipeline(made.prepare(hub, until=Until.STOPPED))
     until(lambda: running.ending is not None)
-    assert running.ending is Ending.FAILED
+    assert running.ending is RunOutcome.FAILED
 
 
-def test_a_second_run_of_a_pipeline_is_refused_and_the_first_goes_on(
+def test_a_second_run_of_a_pipeline_is_refused_and_the_first_continues(
     hub: Hub, tmp_path: Path
 ) -> None:
     made = pipeline(tmp_path, 100, "one")
-    running = Running(made.prepare(hub, until=Until.STOPPED))
+    running = RunningPipeline(made.prepare(hub, until=Until.STOPPED))
     until(lambda: len(delivered(tmp_path / "one")) == 100)
     with pytest.raises(Busy, match="process"):
         made.run(hub, once=True)
-    assert running.stop() is Ending.STOPPED
+    assert running.stop() is RunOutcome.STOPPED
 
 
-def test_what_comes_while_it_runs_is_delivered(hub: Hub, tmp_path: Path) -> None:
+def test_rows_that_arrive_during_a_run_are_delivered(hub: Hub, tmp_path: Path) -> None:
     rows_file = tmp_path / "rows"
     rows_file.write_text("10")
     made = Pipeline("lake", CountingReader(rows_file=str(rows_file)))
     path = add(made, tmp_path, "one")
-    running = Running(made.prepare(hub, until=Until.STOPPED))
+    running = RunningPipeline(made.prepare(hub, until=Until.STOPPED))
     until(lambda: len(delivered(path)) == 10)
     rows_file.write_text("25")
     until(lambda: len(delivered(path)) == 25)
-    assert running.stop() is Ending.STOPPED
+    assert running.stop() is RunOutcome.STOPPED
     assert delivered(path) == list(range(25))
 
 
 def test_a_slow_writer_is_stopped_between_two_batches(hub: Hub, tmp_path: Path) -> None:
     made = pipeline(tmp_path, 100)
     path = add(made, tmp_path, "slow", delay_s=0.05, batch_rows=1)
-    running = Running(made.prepare(hub, until=Until.STOPPED))
+    running = RunningPipeline(made.prepare(hub, until=Until.STOPPED))
     until(lambda: delivered(path))
-    assert running.stop() is Ending.STOPPED
+    assert running.stop() is RunOutcome.STOPPED
     assert len(delivered(path)) < 100
     made.run(hub, once=True)
     assert delivered(path) == list(range(100))
 
 
-def test_what_is_not_finished_in_time_comes_again(hub: Hub, tmp_path: Path) -> None:
+def test_a_batch_that_is_not_finished_in_time_is_redelivered(hub: Hub, tmp_path: Path) -> None:
     made = pipeline(tmp_path, 10, stop_timeout="100ms")
     path = add(made, tmp_path, "slow", delay_s=1.0)
-    running = Running(made.prepare(hub, until=Until.STOPPED))
+    running = RunningPipeline(made.prepare(hub, until=Until.STOPPED))
     until((path / "begun").exists)
-    assert running.stop() is Ending.UNFINISHED
+    assert running.stop() is RunOutcome.UNFINISHED
     until(lambda: delivered(path))
 
 
-def test_reading_waits_while_too_much_of_the_log_waits_for_a_writer(
-    hub: Hub, tmp_path: Path
-) -> None:
+def test_the_reader_pauses_while_a_writer_lags_too_far(hub: Hub, tmp_path: Path) -> None:
     made = pipeline(tmp_path, 100_000, log_bytes_max="100KiB")
     path = add(made, tmp_path, "stuck")
     set_bad(path, 0)
-    running = Running(made.prepare(hub, until=Until.STOPPED))
-    until(lambda: running.run.progress().held_by == "lake/stuck")
-    assert running.run.progress().rows_read < 100_000
+    running = RunningPipeline(made.prepare(hub, until=Until.STOPPED))
+    until(lambda: running.run.state().blocked_by == "lake/stuck")
+    assert running.run.state().rows_read < 100_000
     running.stop()
 
 
-def test_a_run_that_is_to_end_does_not_wait_for_a_writer_that_failed(
-    hub: Hub, tmp_path: Path
-) -> None:
+def test_a_run_once_does_not_wait_for_a_failed_writer(hub: Hub, tmp_path: Path) -> None:
     made = pipeline(tmp_path, 50_000, "good", log_bytes_max="100KiB")
     stuck = add(made, tmp_path, "stuck")
     set_bad(stuck, 0)
@@ -138,7 +136,7 @@ def test_a_run_that_is_to_end_does_not_wait_for_a_writer_that_failed(
     assert delivered(tmp_path / "good") == list(range(50_000))
 
 
-def test_with_catch_up_all_nothing_is_read_before_every_writer_has_what_was_there(
+def test_with_catch_up_all_nothing_is_read_before_every_writer_has_caught_up(
     hub: Hub, tmp_path: Path
 ) -> None:
     path = tmp_path / "bad"
@@ -146,10 +144,10 @@ def test_with_catch_up_all_nothing_is_read_before_every_writer_has_what_was_ther
     made = Pipeline("lake", CountingReader(200), catch_up="all")
     add(made, tmp_path, "bad")
     set_bad(path, 50)
-    running = Running(made.prepare(hub, until=Until.STOPPED))
-    until(running.run.troubles)
-    assert running.run.progress().rows_read == 0
-    assert running.stop() is Ending.FAILED
+    running = RunningPipeline(made.prepare(hub, until=Until.STOPPED))
+    until(running.run.failures)
+    assert running.run.state().rows_read == 0
+    assert running.stop() is RunOutcome.FAILED
 
 
 def test_a_sink_that_cannot_be_reached_is_named_before_anything_starts(
@@ -171,13 +169,13 @@ class BreakingReader(CountingReader, frozen=True):
 
     broken: str = ""
 
-    def open(self, until: Until) -> Reading:
+    def open(self, until: Until) -> ReaderSession:
         if Path(self.broken).exists():
             raise OSError("the cable is out")
         return super().open(until)
 
 
-def test_why_a_reader_failed_is_kept_in_the_hub_until_it_reads_again(
+def test_the_error_of_a_failed_reader_is_stored_until_it_reads_again(
     hub: Hub, tmp_path: Path
 ) -> None:
     broken = tmp_path / "broken"
@@ -190,31 +188,11 @@ def test_why_a_reader_failed_is_kept_in_the_hub_until_it_reads_again(
     assert failure is not None
     assert (failure.error, failure.since_ms > 0) == ("OSError: the cable is out", True)
     broken.unlink()
-    assert made.run(hub, once=True) is Ending.DONE
+    assert made.run(hub, once=True).outcome is RunOutcome.DONE
     assert find_failure(hub.backend, "lake") is None
 
 
-class EmptyReader(CountingReader, frozen=True):
-    """A reader that never has anything."""
-
-    def check(self) -> Preview:
-        raise NothingToRead("there is nothing yet")
-
-
-def test_a_source_that_is_empty_keeps_no_row_that_waits_from_its_writers(
-    hub: Hub, tmp_path: Path
-) -> None:
-    first = pipeline(tmp_path, 10, "one")
-    first.run(hub, once=True)
-    later = Pipeline("lake", EmptyReader())
-    path = add(later, tmp_path, "late")
-    run = later.prepare(hub, until=Until.NOW)
-    assert run.run() is Ending.DONE
-    assert delivered(path) == list(range(10))
-    assert run.empty == "reader: there is nothing yet"
-
-
-def test_writers_that_could_not_be_driven_are_not_registered_and_the_others_stay(
+def test_writers_that_cannot_be_started_are_not_registered_and_the_others_stay(
     hub: Hub, tmp_path: Path
 ) -> None:
     made = pipeline(tmp_path, 10, "one")
@@ -225,7 +203,7 @@ def test_writers_that_could_not_be_driven_are_not_registered_and_the_others_stay
     def driver_of(hub: Hub, definition: PipelineDefinition, each: WriterDefinition) -> Driver:
         if each.name == "refused":
             raise ConfigError("Spark is not here")
-        return drive_directly(hub, definition, each)
+        return direct_driver(hub, definition, each)
 
     run = PipelineRun(hub, made.definition, until=Until.NOW, driver_of=driver_of)
     with pytest.raises(ConfigError, match="Spark"):
@@ -236,6 +214,29 @@ def test_writers_that_could_not_be_driven_are_not_registered_and_the_others_stay
 
 
 @pytest.mark.parametrize(("name", "reader"), [("a/b", CountingReader()), ("lake", "in/*.jsonl")])
-def test_what_can_be_no_pipeline_is_refused_when_it_is_defined(name: str, reader: Any) -> None:
+def test_an_invalid_pipeline_is_refused_when_it_is_defined(name: str, reader: Any) -> None:
     with pytest.raises((InvalidName, InvalidValue)):
         Pipeline(name, reader)
+
+
+def test_a_run_outlives_an_outage_of_its_hub(tmp_path: Path) -> None:
+    backend = UnreliableBackend(MemoryBackend(), Random(1))
+    rows_file = tmp_path / "rows"
+    rows_file.write_text("10")
+    made = Pipeline("lake", CountingReader(rows_file=str(rows_file)))
+    path = add(made, tmp_path, "one")
+    seconds_down: list[float] = []
+
+    def fail_for_a_while(progress: RunProgress) -> None:
+        if len(delivered(path)) == 10 and not seconds_down:
+            backend.down = True
+            rows_file.write_text("25")
+        if backend.down:
+            seconds_down.append(progress.seconds)
+            backend.down = len(seconds_down) < 4
+        if len(delivered(path)) == 25:
+            made.stop()
+
+    report = made.run(Hub.from_backend(backend), progress=fail_for_a_while)
+    assert report.outcome is RunOutcome.STOPPED
+    assert delivered(path) == list(range(25))

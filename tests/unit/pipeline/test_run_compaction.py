@@ -1,4 +1,4 @@
-"""The compaction that a running pipeline does by itself."""
+"""The automatic compaction of a running pipeline."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ from pathlib import Path
 import pytest
 
 import tailrace
+from tailrace.backend.capabilities import compaction_of, segments_of
 from tailrace.errors import Busy
 from tailrace.message import Partition
-from tailrace.operations.holdings import embedded_log
-from tailrace.operations.hub_info import embedded
 from tailrace.pipeline import run as running
 from tailrace.pipeline.pipeline import Pipeline
-from tailrace.pipeline.run import Ending
+from tailrace.pipeline.report import RunOutcome
 from tailrace.settings import HubSettings, Sync
 from tailrace.source.reader import Until
-from tests.pipelines.counting import CountingReader
-from tests.pipelines.recording import delivered, set_bad
-from tests.pipelines.running import Running, add
-from tests.waiting import until
+from tests.support.pipelines.counting_reader import CountingReader
+from tests.support.pipelines.recording_writer import delivered, set_bad
+from tests.support.pipelines.running_pipeline import RunningPipeline, add
+from tests.support.waiting import until
 
 LOG = Partition("lake.commits", 0, 0)
 ROWS = 6000
 
 
-def test_a_run_drops_what_every_writer_has_and_nothing_that_one_of_them_lacks(
+def test_a_run_drops_records_that_every_writer_has_and_no_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = HubSettings(path=str(tmp_path / "hub"), segment_bytes=1 << 16, sync=Sync.NONE)
@@ -34,25 +33,25 @@ def test_a_run_drops_what_every_writer_has_and_nothing_that_one_of_them_lacks(
         good = add(made, tmp_path, "good")
         stuck = add(made, tmp_path, "stuck", batch_rows=ROWS // 2)
         set_bad(stuck, ROWS // 2)
-        assert made.prepare(hub, until=Until.NOW).run() is Ending.FAILED
+        assert made.prepare(hub, until=Until.NOW).run() is RunOutcome.FAILED
 
         monkeypatch.setattr(running, "COMPACT_EVERY_S", 0.01)
-        run = Running(made.prepare(hub, until=Until.STOPPED))
-        log = embedded_log(hub)
-        until(lambda: log.compacted_below(LOG))
+        run = RunningPipeline(made.prepare(hub, until=Until.STOPPED))
+        log = segments_of(hub.backend, "list segments")
+        until(lambda: log.whole_from(LOG))
         until(lambda: not is_compacted_now(hub))
-        assert log.compacted_below(LOG) <= ROWS // 2
-        assert run.stop() is Ending.FAILED
+        assert log.whole_from(LOG) <= ROWS // 2
+        assert run.stop() is RunOutcome.FAILED
 
         set_bad(stuck)
-        assert made.run(hub, once=True) is Ending.DONE
+        assert made.run(hub, once=True).outcome is RunOutcome.DONE
         assert delivered(stuck) == delivered(good) == list(range(ROWS))
 
 
 def is_compacted_now(hub: tailrace.Hub) -> bool:
-    """Whether somebody is about it."""
+    """True if a compaction is running."""
     try:
-        embedded(hub).compact(LOG, lambda: 0)
+        compaction_of(hub.backend, "compact").compact(LOG, lambda: 0)
     except Busy:
         return True
     return False

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from tailrace.hub import Hub
+from tailrace.hub.hub import Hub
+from tailrace.hub.topic import Topic
 from tailrace.settings import HubSettings
 from tailrace.source.reader import Until
 from tailrace.source.run import SourceRun
 from tailrace.testing import ManualClock
-from tailrace.topic.topic import Topic
-from tests.unit.source.shelf import Begin, Shelf, ShelfReader
-from tests.unit.topic.faults import FaultyBackend
+from tests.support.faulty_backend import FaultyBackend
+from tests.unit.source.scripted_reader import Begin, ScriptedReader, ScriptedReading
 
 
 @pytest.fixture(params=[0, 2], ids=["dense", "gaps"])
@@ -38,7 +38,7 @@ def letters(hub: Hub) -> Topic[Any]:
 
 @pytest.fixture
 def begin(hub: Hub, log: Topic[Any], letters: Topic[Any]) -> Begin:
-    def run(shelf: Shelf) -> SourceRun:
-        return SourceRun(hub, "s", ShelfReader(shelf), log, letters, Until.NOW, ManualClock())
+    def run(reading: ScriptedReading) -> SourceRun:
+        return SourceRun(hub, "s", ScriptedReader(reading), log, letters, Until.NOW, ManualClock())
 
     return run

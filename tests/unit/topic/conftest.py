@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tailrace.hub import Hub
+from tailrace.hub.hub import Hub
+from tailrace.hub.topic import Topic
 from tailrace.testing import ManualClock
-from tailrace.topic.topic import Topic
-from tests.unit.topic.faults import FaultyBackend
-from tests.unit.topic.orders import Order
+from tests.support.faulty_backend import FaultyBackend
+from tests.support.topics import Order
 
 
 @pytest.fixture(params=[0, 1, 3], ids=["dense", "gaps", "some gaps"])

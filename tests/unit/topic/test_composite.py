@@ -1,4 +1,4 @@
-"""Definitions of topics as values: what may be asked of them, and what comes next."""
+"""Definitions of topics as values: queries and changes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_switching_at_the_last_storage_topic_changes_nothing() -> None:
     assert definition.switched() == definition
 
 
-def test_scaling_adds_one_and_goes_to_it_over_those_never_switched_to() -> None:
+def test_scaling_adds_a_storage_topic_and_skips_those_never_switched_to() -> None:
     scaled = defined(4).added(8).scaled(12)
     assert (scaled.pointer, scaled.shape.partitions) == (2, 12)
 
@@ -90,7 +90,7 @@ def test_creating_expects_that_the_name_is_free() -> None:
     assert change.create == (StorageTopic("orders", 0, 4),)
 
 
-def test_a_switch_seals_what_the_pointer_leaves_in_the_same_change() -> None:
+def test_a_switch_seals_the_former_storage_topic_in_the_same_change() -> None:
     before = defined(4).added(8)
     change = change_between("orders", before, before.switched(), 7)
     assert change.expect == {"topic/orders": 7}
@@ -98,32 +98,32 @@ def test_a_switch_seals_what_the_pointer_leaves_in_the_same_change() -> None:
     assert change.create == ()
 
 
-def test_a_scaling_creates_the_new_and_seals_all_that_it_passes() -> None:
+def test_a_scaling_creates_the_new_storage_topic_and_seals_all_it_skips() -> None:
     before = defined(4).added(8)
     change = change_between("orders", before, before.scaled(12), 7)
     assert change.create == (StorageTopic("orders", 2, 12),)
     assert change.seal == (StorageTopic("orders", 0, 4), StorageTopic("orders", 1, 8))
 
 
-def test_a_deletion_takes_every_storage_topic_with_it() -> None:
+def test_a_deletion_removes_every_storage_topic() -> None:
     change = deletion("orders", defined(4).scaled(8), 7)
     assert change.writes == {"topic/orders": None}
     assert [topic.partitions for topic in change.delete] == [4, 8]
 
 
-def test_a_partition_follows_those_whose_keys_it_takes_over() -> None:
+def test_a_partition_follows_the_partitions_whose_keys_it_takes_over() -> None:
     definition = defined(4).scaled(12)
     assert definition.follows(Partition("orders", 1, 7)) == {Partition("orders", 0, 2)}
     assert definition.follows(Partition("orders", 0, 2)) == set()
 
 
 @pytest.mark.parametrize(("storage", "number"), [(2, 0), (-1, 0), (1, 12), (0, 4), (0, -1)])
-def test_a_partition_that_is_not_there_is_refused(storage: int, number: int) -> None:
+def test_an_unknown_partition_is_refused_by_the_definition(storage: int, number: int) -> None:
     with pytest.raises(InvalidValue, match="0 to"):
         defined(4).scaled(12).follows(Partition("orders", storage, number))
 
 
-def test_differences_name_each_that_there_is() -> None:
+def test_differences_name_every_difference() -> None:
     found = defined(4).differences(8, RouterKind.RANGE, "text/plain")
     assert found == [
         "it has 4 partitions, not 8",
@@ -147,5 +147,5 @@ def test_a_name_that_could_not_be_a_directory_is_refused(name: object) -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "orders", "a.b-c_D9", "-", "x" * 200, "a..b"])
-def test_a_name_of_letters_digits_dots_and_dashes_is_taken(name: str) -> None:
+def test_a_name_of_letters_digits_dots_and_dashes_is_accepted(name: str) -> None:
     assert check_name("topic", name) == name

@@ -1,11 +1,11 @@
-"""Registered consumers hold on to what they have not acknowledged."""
+"""Registered consumers keep the records that they have not acknowledged."""
 
 from __future__ import annotations
 
 from tailrace.backend.contract import Backend, Change, StorageTopic, Transaction
 from tailrace.message import Partition
 from tailrace.testing import MemoryBackend
-from tailrace.topic.consumers import LowWater, consumers, forget, low_water, register
+from tailrace.topic.consumers import LowWater, consumers, low_water, register, unregister
 from tailrace.topic.ledger import Progress
 
 P0, P1 = (Partition("lake", 0, number) for number in range(2))
@@ -24,15 +24,15 @@ def _ack(backend: Backend, consumer: str, partition: Partition, *ranges: tuple[i
     backend.commit(Transaction(table=progress.writes()))
 
 
-def test_consumers_are_registered_once_and_forgotten_by_topic() -> None:
+def test_consumers_are_registered_once_and_removed_with_their_topic() -> None:
     store = _backend().store
     assert register(store, "lake", "lake/crm")
     assert register(store, "lake", "mailer")
     assert register(store, "lakes", "other")
     assert not register(store, "lake", "mailer")
     assert consumers(store, "lake") == ["lake/crm", "mailer"]
-    forget(store, "lake", "lake/crm")
-    forget(store, "lake", "never there")
+    unregister(store, "lake", "lake/crm")
+    unregister(store, "lake", "never there")
     assert consumers(store, "lake") == ["mailer"]
     assert consumers(store, "lakes") == ["other"]
 
@@ -52,5 +52,5 @@ def test_the_slowest_consumer_of_each_partition_is_found() -> None:
     _ack(backend, "lake/files", P1, (0, 7))
     assert low_water(backend, P0) == LowWater("lake/files", 7)
     assert low_water(backend, P1) == LowWater("lake/crm", 0)
-    forget(backend.store, "lake", "lake/crm")
+    unregister(backend.store, "lake", "lake/crm")
     assert low_water(backend, P1) == LowWater("lake/files", 7)

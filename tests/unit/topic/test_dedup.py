@@ -9,14 +9,16 @@ import pytest
 from tailrace.errors import (
     InvalidValue,
 )
-from tailrace.hub import Hub
+from tailrace.hub.hub import Hub
+from tailrace.hub.topic import Topic
 from tailrace.testing import ManualClock
-from tailrace.topic.topic import Topic
-from tests.unit.topic.faults import FaultyBackend, once, unknown
-from tests.unit.topic.orders import Order, all_values, nothing_stored
+from tests.support.faulty_backend import FaultyBackend, once, unknown
+from tests.support.topics import Order, all_values, nothing_stored
 
 
-def test_a_dedup_id_stores_once_and_gives_the_first_receipt(hub: Hub, orders: Topic[Order]) -> None:
+def test_a_dedup_id_stores_once_and_returns_the_first_receipt(
+    hub: Hub, orders: Topic[Order]
+) -> None:
     first = orders.push(Order(1), key="a", dedup_id="x")
     orders.push(Order(2), key="a")
     again = hub.topic("orders", Order).push(Order(3), key="b", timestamp=5, dedup_id="x")
@@ -44,7 +46,7 @@ def test_a_dedup_id_is_forgotten_after_the_window(
     assert [order.id for order in all_values(orders)] == [1, 3]
 
 
-def test_old_dedup_ids_are_removed_in_passing(
+def test_old_dedup_ids_are_removed_by_later_pushes(
     orders: Topic[Order], clock: ManualClock, backend: FaultyBackend
 ) -> None:
     for i in range(10):
@@ -58,7 +60,7 @@ def test_old_dedup_ids_are_removed_in_passing(
 
 
 @pytest.mark.parametrize("point", ["before", "after"])
-def test_a_dedup_id_settles_an_unknown_outcome(
+def test_a_dedup_id_resolves_an_unknown_outcome(
     backend: FaultyBackend, orders: Topic[Order], point: str
 ) -> None:
     setattr(backend, point, once(unknown))

@@ -23,12 +23,12 @@ from tailrace.errors import (
     InvalidValue,
     MessageTooLarge,
 )
-from tailrace.hub import Hub
+from tailrace.hub.hub import Hub
+from tailrace.hub.topic import Topic
 from tailrace.topic.pending import Pending
 from tailrace.topic.producer import BATCHES_MAX
-from tailrace.topic.topic import Topic
-from tests.unit.topic.faults import FaultyBackend, once
-from tests.unit.topic.orders import Order, all_values, nothing_stored
+from tests.support.faulty_backend import FaultyBackend, once
+from tests.support.topics import Order, all_values, nothing_stored
 
 WAIT_S = 30
 
@@ -60,7 +60,7 @@ def test_headers_and_times_go_with_their_messages(orders: Topic[Order], count: i
         assert each.result().timestamp == message.timestamp_ms == i
 
 
-def test_a_batch_waits_for_its_linger_until_it_is_flushed(orders: Topic[Order]) -> None:
+def test_a_batch_waits_for_its_linger_unless_it_is_flushed(orders: Topic[Order]) -> None:
     with orders.producer(linger="1m") as producer:
         pending = producer.push(Order(1))
         assert not pending.done()
@@ -89,7 +89,7 @@ def test_flushing_nothing_and_closing_twice_do_nothing(orders: Topic[Order]) -> 
         producer.push(Order(1))
 
 
-def test_an_exception_in_the_block_still_sends_what_was_pushed(orders: Topic[Order]) -> None:
+def test_an_exception_in_the_block_still_sends_the_pushed_messages(orders: Topic[Order]) -> None:
     def fail() -> None:
         with orders.producer(linger="1m") as producer:
             producer.push(Order(1))
@@ -153,7 +153,7 @@ def test_a_failure_is_raised_by_the_with_block(
         producer.push(Order(1))
 
 
-def test_a_message_that_is_not_valid_harms_no_other(orders: Topic[Order]) -> None:
+def test_an_invalid_message_does_not_affect_others(orders: Topic[Order]) -> None:
     with orders.producer() as producer:
         producer.push(Order(1))
         with pytest.raises(EncodeError):
@@ -164,7 +164,7 @@ def test_a_message_that_is_not_valid_harms_no_other(orders: Topic[Order]) -> Non
     assert sorted(order.id for order in all_values(orders)) == [1, 3]
 
 
-def test_a_push_waits_while_the_producer_holds_as_much_as_it_may(
+def test_a_push_waits_while_the_buffer_of_the_producer_is_full(
     backend: FaultyBackend, hub: Hub
 ) -> None:
     topic = hub.create_topic("t", bytes, partitions=1)
@@ -218,7 +218,7 @@ def test_callbacks_are_called_once_whether_added_early_or_late(
 
 
 @pytest.mark.parametrize("batch_bytes", [0, -1])
-def test_a_batch_must_have_room_for_something(orders: Topic[Order], batch_bytes: int) -> None:
+def test_a_batch_size_out_of_range_is_refused(orders: Topic[Order], batch_bytes: int) -> None:
     with pytest.raises(InvalidValue, match="batch_bytes"):
         orders.producer(batch_bytes=batch_bytes)
 
@@ -238,7 +238,7 @@ def test_a_forked_child_cannot_use_its_parents_producer(orders: Topic[Order]) ->
     assert all_values(orders) == [Order(1)]
 
 
-def test_a_program_that_ends_without_closing_has_sent_all(tmp_path: Path) -> None:
+def test_a_program_that_exits_without_closing_has_sent_all(tmp_path: Path) -> None:
     program = """
 import sys, tailrace
 topic = tailrace.open(sys.argv[1], sync="none").create_topic("t", bytes)
@@ -250,7 +250,7 @@ for i in range(100): producer.push(b"x")
         assert len(all_values(hub.topic("t", bytes))) == 100
 
 
-def test_a_producer_of_a_closed_hub_has_sent_all_and_takes_no_more(
+def test_a_producer_of_a_closed_hub_has_sent_all_and_refuses_pushes(
     hub: Hub, orders: Topic[Order]
 ) -> None:
     producer = orders.producer(linger="1m")

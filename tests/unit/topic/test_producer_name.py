@@ -1,4 +1,4 @@
-"""Named producers: each message once, whatever happens to commits and processes."""
+"""Named producers: each message once, over failed commits and restarts."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pytest
 
 from tailrace.backend.contract import Change, Transaction
 from tailrace.errors import BackendUnavailable, Fenced, InvalidName
-from tailrace.hub import Hub
+from tailrace.hub.hub import Hub
+from tailrace.hub.topic import Topic
 from tailrace.topic.producer import Producer
 from tailrace.topic.producer_name import ATTEMPTS_MAX
-from tailrace.topic.topic import Topic
-from tests.unit.topic.faults import FaultyBackend, once, unknown
-from tests.unit.topic.orders import Order, all_values
+from tests.support.faulty_backend import FaultyBackend, once, unknown
+from tests.support.topics import Order, all_values
 
 WAIT_S = 30
 
 
-def test_a_name_goes_on_after_what_is_stored(orders: Topic[Order]) -> None:
+def test_a_named_producer_continues_after_its_stored_messages(orders: Topic[Order]) -> None:
     for run in range(3):
         with orders.producer(name="importer") as producer:
             assert producer.last_number == run * 10
@@ -29,7 +29,7 @@ def test_a_name_goes_on_after_what_is_stored(orders: Topic[Order]) -> None:
     assert [order.id for order in all_values(orders)] == list(range(30))
 
 
-def test_names_do_not_know_of_each_other(hub: Hub, orders: Topic[Order]) -> None:
+def test_producer_names_are_independent(hub: Hub, orders: Topic[Order]) -> None:
     with orders.producer(name="a") as producer:
         producer.push(Order(1))
     assert orders.producer(name="b").last_number == 0
@@ -51,15 +51,15 @@ def test_the_older_of_two_with_one_name_is_fenced(hub: Hub, orders: Topic[Order]
 
 @pytest.mark.parametrize("point", ["before", "after"])
 @pytest.mark.parametrize("count", [1, 40, 600])
-def test_an_unknown_outcome_stores_nothing_twice_and_gives_receipts(
+def test_an_unknown_outcome_stores_nothing_twice_and_returns_receipts(
     backend: FaultyBackend, orders: Topic[Order], point: str, count: int
 ) -> None:
-    def others_push_and_then_nobody_knows() -> None:
+    def push_others_and_lose_the_outcome() -> None:
         for i in range(9):
             orders.push(Order(-1), key=f"k{i}")
         unknown()
 
-    setattr(backend, point, once(others_push_and_then_nobody_knows))
+    setattr(backend, point, once(push_others_and_lose_the_outcome))
     with orders.producer(name="a", linger="1m") as producer:
         pending = [producer.push(Order(i), key=f"k{i % 9}") for i in range(count)]
     assert [orders.read(*each.result()[1:4]).value.id for each in pending] == list(range(count))
@@ -68,7 +68,7 @@ def test_an_unknown_outcome_stores_nothing_twice_and_gives_receipts(
 
 
 @pytest.mark.parametrize("point", ["before", "after"])
-def test_an_unknown_outcome_is_settled_over_a_switch(
+def test_an_unknown_outcome_is_resolved_over_a_switch(
     backend: FaultyBackend, hub: Hub, orders: Topic[Order], point: str
 ) -> None:
     def scale_and_lose() -> None:
@@ -95,7 +95,7 @@ def test_an_outcome_that_stays_unknown_is_given_up(
     assert all_values(orders) == []
 
 
-def test_whoever_lost_the_name_does_not_take_it_back_to_settle(
+def test_a_producer_that_lost_its_name_does_not_take_it_back_to_resolve_an_outcome(
     backend: FaultyBackend, hub: Hub, orders: Topic[Order]
 ) -> None:
     def lose_the_name() -> None:
@@ -110,7 +110,7 @@ def test_whoever_lost_the_name_does_not_take_it_back_to_settle(
     assert all_values(orders) == [Order(2)]
 
 
-def test_a_name_counts_what_its_last_owner_stored_until_it_was_fenced(
+def test_a_name_counts_the_messages_its_last_owner_stored_until_it_was_fenced(
     hub: Hub, orders: Topic[Order], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     older = orders.producer(name="a")
@@ -165,7 +165,7 @@ def test_restarts_faults_and_switches_store_each_message_once_in_order(seed: int
     assert read == {key: list(range(key, total, 7)) for key in range(7)}
 
 
-def test_a_topic_created_anew_knows_no_names(hub: Hub, orders: Topic[Order]) -> None:
+def test_a_topic_created_again_has_no_producer_names(hub: Hub, orders: Topic[Order]) -> None:
     with orders.producer(name="a") as producer:
         producer.push(Order(1))
     hub.delete_topic("orders")

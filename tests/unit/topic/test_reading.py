@@ -6,17 +6,17 @@ import pytest
 
 from tailrace.backend.contract import Chunk
 from tailrace.errors import BackendUnavailable, InvalidValue, OutOfRange
-from tailrace.hub import Hub
+from tailrace.hub.hub import Hub
+from tailrace.hub.topic import Topic
 from tailrace.message import Partition
 from tailrace.testing import MemoryBackend
-from tailrace.topic.topic import Topic
-from tests.unit.topic.faults import FaultyBackend
-from tests.unit.topic.orders import Order
+from tests.support.faulty_backend import FaultyBackend
+from tests.support.topics import Order
 
 
 def test_reading_at_the_end_is_out_of_range_with_the_valid_range() -> None:
     topic = Hub.from_backend(MemoryBackend()).create_topic("t", bytes, partitions=1)
-    with pytest.raises(OutOfRange, match="holds no records"):
+    with pytest.raises(OutOfRange, match="the partition is empty"):
         topic.read(0, 0, 0)
     topic.push_many([(None, b"x")] * 3)
     with pytest.raises(OutOfRange, match="0 <= offset < 3") as caught:
@@ -38,7 +38,7 @@ def test_reading_in_a_gap_names_the_next_record() -> None:
 
 
 @pytest.mark.parametrize(("storage", "partition"), [(1, 0), (-1, 0), (0, 4), (0, -1)])
-def test_reading_where_there_is_no_partition_is_refused(
+def test_reading_an_unknown_partition_is_refused(
     orders: Topic[Order], storage: int, partition: int
 ) -> None:
     for read in (orders.read, orders.batches):
@@ -46,7 +46,7 @@ def test_reading_where_there_is_no_partition_is_refused(
             read(storage, partition, 0)
 
 
-def test_batches_end_where_the_partition_ended_at_the_call(hub: Hub) -> None:
+def test_batches_end_at_the_end_offset_of_the_call(hub: Hub) -> None:
     topic = hub.create_topic("t", bytes, partitions=1)
     topic.push_many([(None, b"a")] * 3)
     batches = topic.batches(0, 0)
@@ -63,7 +63,7 @@ def test_batches_from_one_offset_to_another(hub: Hub) -> None:
         topic.batches(0, 0, 1000)
 
 
-def test_a_reader_holds_back_what_follows_unread_partitions(hub: Hub) -> None:
+def test_a_reader_holds_back_partitions_that_follow_unread_ones(hub: Hub) -> None:
     topic = hub.create_topic("t", bytes)
     topic.push(b"old", key="k")
     topic.scale(12)
@@ -74,7 +74,7 @@ def test_a_reader_holds_back_what_follows_unread_partitions(hub: Hub) -> None:
     assert reader.poll() == []
 
 
-def test_a_reader_sees_what_comes_later_and_passes_empty_storage_topics(hub: Hub) -> None:
+def test_a_reader_sees_later_records_and_skips_empty_storage_topics(hub: Hub) -> None:
     topic = hub.create_topic("t", bytes)
     reader = topic.reader()
     assert reader.poll() == []
@@ -85,7 +85,7 @@ def test_a_reader_sees_what_comes_later_and_passes_empty_storage_topics(hub: Hub
     assert read.partition.storage == 3
 
 
-def test_a_reader_begins_where_it_is_told(hub: Hub) -> None:
+def test_a_reader_starts_at_the_given_offsets(hub: Hub) -> None:
     topic = hub.create_topic("t", bytes, partitions=1)
     receipts = topic.push_many([(None, b"%d" % i) for i in range(5)])
     topic.scale(4)
@@ -96,7 +96,7 @@ def test_a_reader_begins_where_it_is_told(hub: Hub) -> None:
     assert [read.partition.storage for read in reader.poll()] == [1]
 
 
-def test_a_reader_that_is_to_begin_beyond_the_end_is_refused(hub: Hub) -> None:
+def test_a_reader_that_starts_beyond_the_end_is_refused(hub: Hub) -> None:
     topic = hub.create_topic("t", bytes, partitions=1)
     end = topic.push(b"x").offset + 100
     with pytest.raises(OutOfRange, match=f"no record at t/0.0@{end}"):

@@ -1,4 +1,4 @@
-"""Scaling topics: plans, switches, and producers that did not hear of them."""
+"""Scaling topics: plans, switches, and producers with a stale definition."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tailrace.errors import (
     Sealed,
     UnknownTopic,
 )
-from tailrace.hub import Hub
+from tailrace.hub.hub import Hub
+from tailrace.hub.topic import Topic
 from tailrace.message import Partition
 from tailrace.testing import MemoryBackend
-from tailrace.topic.topic import Topic
-from tests.unit.topic.faults import FaultyBackend, once
-from tests.unit.topic.orders import Order, all_values
+from tests.support.faulty_backend import FaultyBackend, once
+from tests.support.topics import Order, all_values
 
 
 def test_storage_topics_show_shape_seal_and_ends(orders: Topic[Order]) -> None:
@@ -38,7 +38,7 @@ def test_route_of_no_key_is_refused(orders: Topic[Order]) -> None:
         orders.route("")
 
 
-def test_follows_takes_writing_and_refuses_other_topics(orders: Topic[Order]) -> None:
+def test_follows_accepts_text_and_refuses_other_topics(orders: Topic[Order]) -> None:
     orders.scale(12)
     assert orders.follows("orders/1.7") == {Partition("orders", 0, 2)}
     assert orders.follows(Partition("orders", 0, 2)) == set()
@@ -72,12 +72,11 @@ def test_switching_at_the_last_storage_topic_seals_nothing(orders: Topic[Order])
     assert not orders.storage_topics[0].sealed
 
 
-def test_a_plan_says_what_scaling_means_and_changes_nothing(orders: Topic[Order]) -> None:
+def test_a_plan_describes_a_scaling_and_changes_nothing(orders: Topic[Order]) -> None:
     orders.push(Order(1))
     plan = orders.plan_scale(12)
     assert str(plan).splitlines()[0] == (
-        "orders 4 -> 12 partitions: base 4 unchanged, K 1 -> 3; "
-        "partition p is followed by 3p, 3p+1, 3p+2"
+        "orders 4 -> 12 partitions: partition p is followed by 3p, 3p+1, 3p+2"
     )
     assert (plan.storage, plan.shards) == (1, (1, 2, 4))
     assert plan.waiting >= 1
@@ -86,13 +85,13 @@ def test_a_plan_says_what_scaling_means_and_changes_nothing(orders: Topic[Order]
 
 def test_a_plan_for_another_base_says_that_keys_move(orders: Topic[Order]) -> None:
     text = str(orders.plan_scale(6))
-    assert "base 4 -> 6, K 1 -> 1; each partition follows 2 of the earlier" in text
-    assert "no key changes its shard where there are" not in text
+    assert "orders 4 -> 6 partitions: each partition follows 2 earlier ones" in text
+    assert "no key changes its shard" not in text
 
 
-def test_a_plan_for_the_range_router_names_it(hub: Hub) -> None:
+def test_a_plan_for_the_range_router_counts_the_partitions_before(hub: Hub) -> None:
     topic = hub.create_topic("t", router="range")
-    assert "router range; each partition follows 1 to 2" in str(topic.plan_scale(6))
+    assert "t 4 -> 6 partitions: each partition follows 1 to 2" in str(topic.plan_scale(6))
 
 
 def test_scaling_to_the_present_count_does_nothing(orders: Topic[Order]) -> None:
@@ -110,9 +109,9 @@ def test_scaling_to_a_count_out_of_range_changes_nothing(
     assert len(orders.storage_topics) == 1
 
 
-def test_scaling_passes_over_what_was_added_and_never_switched_to(orders: Topic[Order]) -> None:
+def test_scaling_skips_storage_topics_that_were_never_switched_to(orders: Topic[Order]) -> None:
     orders.add_storage_topic(8)
-    assert "storage 1, added and never switched to" in str(orders.plan_scale(12))
+    assert "storage 1 was never switched to and stays empty" in str(orders.plan_scale(12))
     orders.scale(12)
     assert orders.push(Order(1)).storage == 2
     assert [info.sealed for info in orders.storage_topics] == [True, True, False]
@@ -134,7 +133,7 @@ class ChangedMeanwhile(MemoryBackend):
         self.store.commit = commit_late  # type: ignore[method-assign]
 
 
-def test_two_switches_at_once_are_one() -> None:
+def test_two_concurrent_switches_are_one() -> None:
     backend = ChangedMeanwhile()
     hub = Hub.from_backend(backend)
     topic = hub.create_topic("t")
@@ -145,7 +144,7 @@ def test_two_switches_at_once_are_one() -> None:
     assert topic.produce_pointer == 1
 
 
-def test_a_switch_goes_on_after_somebody_added(orders: Topic[Order]) -> None:
+def test_a_switch_continues_after_a_concurrent_addition(orders: Topic[Order]) -> None:
     backend = ChangedMeanwhile()
     topic = Hub.from_backend(backend).create_topic("t")
     topic.add_storage_topic(8)
@@ -154,14 +153,14 @@ def test_a_switch_goes_on_after_somebody_added(orders: Topic[Order]) -> None:
     assert len(topic.storage_topics) == 3
 
 
-def test_two_additions_at_once_are_two() -> None:
+def test_two_concurrent_additions_are_two() -> None:
     backend = ChangedMeanwhile()
     topic = Hub.from_backend(backend).create_topic("t")
     backend.meanwhile = [lambda: topic.add_storage_topic(12)]
     assert topic.add_storage_topic(8) == 2
 
 
-def test_scaling_while_somebody_else_scales_is_busy_and_does_nothing() -> None:
+def test_scaling_during_another_scaling_is_busy_and_changes_nothing() -> None:
     backend = ChangedMeanwhile()
     hub = Hub.from_backend(backend)
     topic = hub.create_topic("t")
@@ -207,7 +206,7 @@ def test_a_storage_topic_sealed_without_a_next_is_an_error(
         orders.push(Order(1))
 
 
-def test_a_topic_switched_without_end_is_given_up(
+def test_a_push_gives_up_on_a_topic_that_is_switched_endlessly(
     backend: FaultyBackend, hub: Hub, orders: Topic[Order]
 ) -> None:
     other = hub.topic("orders")

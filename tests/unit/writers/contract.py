@@ -1,6 +1,7 @@
-"""What every writer that is exactly once must hold, written once and inherited for each.
+"""The contract of every writer that writes exactly once: tests to inherit for each writer.
 
-`deliver` does what a driver does: open, leave out what is applied, write, finish, publish.
+`Driver` does what a pipeline's driver does with a writer: open, skip the applied offsets, write,
+finish, publish.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ import pytest
 
 from tailrace.backend.contract import raise_fence
 from tailrace.errors import Fenced
-from tailrace.hub import Hub
+from tailrace.hub.hub import Hub
 from tailrace.log.record import Record
 from tailrace.log.schema import from_records
 from tailrace.message import Mode, Op
 from tailrace.pipeline.offsets import Offsets
-from tailrace.pipeline.rows import Rows
-from tailrace.pipeline.writer import Attempt, Failure, Staged, Writer, log_of
+from tailrace.pipeline.transform.rows import Rows
+from tailrace.pipeline.writer import Attempt, RefusedRecord, Staged, Writer, log_identity
 from tailrace.testing import MemoryBackend
 
 WRITER = "lake/out"
@@ -58,13 +59,14 @@ def rows(start: int, end: int) -> Rows:
 
 
 class Driver:
-    """The part of a driver that writers see. Each start raises the writer's fence."""
+    """A minimal driver of a writer. Creating one raises the writer's fence, as a start does."""
 
     def __init__(self, hub: Hub, writer: Writer) -> None:
         self.hub = hub
         self.writer = writer
         self.number = 0
         self.epoch = raise_fence(hub.backend.store, FENCE).epoch
+        writer.create_sink()
 
     def attempt(self, start: int, end: int, plan: str = "plan-1", stream: str = STREAM) -> Attempt:
         self.number += 1
@@ -80,23 +82,32 @@ class Driver:
         )
 
     def stage(self, start: int, end: int, plan: str = "plan-1") -> Sequence[Staged]:
-        """All but to publish: what a driver has that is killed then."""
+        """Write and finish without publishing, like a driver that is killed before it publishes."""
         session = self.writer.open(self.attempt(start, end, plan))
         held = session.applied()
         left = [n for n in range(start, end) if not any(a <= n < b for a, b in held)]
         assert not session.write(rows_of(map(record, left)), Offsets(start, end))
-        staged = session.finish()
+        staged = self.unified(session.finish())
         session.close()
         return staged
 
     def deliver(self, start: int, end: int, plan: str = "plan-1") -> None:
-        self.writer.publish(WRITER, self.stage(start, end, plan))
+        self.publish(self.stage(start, end, plan))
 
-    def write(self, given: Rows, start: int, end: int) -> Sequence[Failure]:
+    def unified(self, staged: Sequence[Staged]) -> Sequence[Staged]:
+        """Return what is staged in the form in which it is published."""
+        kept = self.writer.unify(WRITER, staged)
+        assert len(kept) == len(staged)
+        return [each for each in kept if each is not None]
+
+    def publish(self, staged: Sequence[Staged]) -> None:
+        self.writer.publish(WRITER, self.unified(staged))
+
+    def write(self, given: Rows, start: int, end: int) -> Sequence[RefusedRecord]:
         """Deliver rows that may be refused."""
         session = self.writer.open(self.attempt(start, end))
         failures = session.write(given, Offsets(start, end))
-        self.writer.publish(WRITER, session.finish())
+        self.publish(session.finish())
         session.close()
         return failures
 
@@ -111,7 +122,7 @@ def ids(seen: Seen) -> list[int]:
 
 
 class WriterContract:
-    """Inherit, and give the fixtures `writer` and `seen`."""
+    """Tests for a writer. A subclass provides the fixtures `writer` and `seen`."""
 
     @pytest.fixture
     def hub(self) -> Hub:
@@ -121,24 +132,24 @@ class WriterContract:
     def driver(self, hub: Hub, writer: Writer) -> Driver:
         return Driver(hub, writer)
 
-    def test_what_is_delivered_is_seen_once(self, driver: Driver, seen: Seen) -> None:
+    def test_delivered_rows_are_seen_once(self, driver: Driver, seen: Seen) -> None:
         driver.deliver(0, 10)
         driver.deliver(10, 25, "plan-2")
         assert ids(seen) == list(range(25))
 
-    def test_the_sink_says_what_it_has(self, driver: Driver) -> None:
+    def test_the_sink_reports_its_applied_offsets(self, driver: Driver) -> None:
         assert driver.applied() == []
         driver.deliver(0, 10)
         driver.deliver(20, 25)
         assert driver.applied() == [*range(10), *range(20, 25)]
 
-    def test_another_stream_or_writer_is_not_taken_for_it(self, driver: Driver) -> None:
+    def test_another_stream_or_writer_has_its_own_applied_offsets(self, driver: Driver) -> None:
         driver.deliver(0, 10)
         other = STREAM.replace("0.0", "0.1")
         assert list(driver.writer.applied(WRITER, other, driver.hub) or ()) == []
         assert list(driver.writer.applied(f"{WRITER}-2", STREAM, driver.hub) or ()) == []
 
-    def test_the_sink_names_the_logs_whose_rows_it_has(self, driver: Driver) -> None:
+    def test_the_sink_names_the_logs_of_its_rows(self, driver: Driver) -> None:
         writer, hub = driver.writer, driver.hub
         assert writer.applied_logs(WRITER, hub) == frozenset()
         driver.stage(0, 10)
@@ -146,9 +157,9 @@ class WriterContract:
         other = "fedcba9876543210"
         session = writer.open(driver.attempt(0, 10, "plan-3", f"{other}/0.0"))
         session.write(rows(0, 10), Offsets(0, 10))
-        writer.publish(WRITER, session.finish())
+        driver.publish(session.finish())
         session.close()
-        assert writer.applied_logs(WRITER, hub) == {log_of(STREAM), other}
+        assert writer.applied_logs(WRITER, hub) == {log_identity(STREAM), other}
         for name in (f"{WRITER}-2", "lake/ou", "lake/o.t"):
             assert writer.applied_logs(name, hub) == frozenset()
 
@@ -166,23 +177,21 @@ class WriterContract:
         restarted.deliver(10, 20, "plan-2")
         assert ids(seen) == list(range(20))
 
-    def test_a_plan_that_was_given_up_leaves_nothing_twice(
-        self, driver: Driver, seen: Seen
-    ) -> None:
+    def test_an_abandoned_plan_leaves_no_duplicates(self, driver: Driver, seen: Seen) -> None:
         driver.stage(0, 10)
         restarted = Driver(driver.hub, driver.writer)
         restarted.writer.begin(WRITER, None)
         restarted.deliver(0, 10, "plan-2")
         assert ids(seen) == list(range(10))
 
-    def test_an_attempt_that_dies_leaves_nothing_twice(self, driver: Driver, seen: Seen) -> None:
+    def test_an_attempt_that_dies_leaves_no_duplicates(self, driver: Driver, seen: Seen) -> None:
         dying = driver.writer.open(driver.attempt(0, 10))
         dying.write(rows(0, 5), Offsets(0, 5))
         driver.deliver(0, 10)
         dying.close()
         assert ids(seen) == list(range(10))
 
-    def test_an_attempt_that_ends_late_takes_nothing_from_a_newer_one(
+    def test_an_attempt_that_ends_late_removes_nothing_of_a_newer_one(
         self, driver: Driver, seen: Seen
     ) -> None:
         late = driver.writer.open(driver.attempt(0, 10))
@@ -200,16 +209,16 @@ class WriterContract:
         newer = driver.writer.open(driver.attempt(0, 10))
         try:
             older.write(rows(4, 10), Offsets(4, 10))
-            older.finish()  # What it staged the driver does not want any more.
+            older.finish()  # The driver ignores what a fenced attempt staged.
         except Fenced:
             pass
         held = [n for first, after in newer.applied() for n in range(first, after)]
         left = [n for n in range(10) if n not in held]
         newer.write(rows_of(map(record, left)), Offsets(0, 10))
-        driver.writer.publish(WRITER, newer.finish())
+        driver.publish(newer.finish())
         assert ids(seen) == list(range(10))
 
-    def test_a_writer_that_was_rewound_is_given_it_again(self, driver: Driver) -> None:
+    def test_a_rewound_writer_gets_its_rows_again(self, driver: Driver) -> None:
         driver.deliver(0, 10)
         driver.deliver(10, 20, "plan-2")
         driver.writer.forget(WRITER, STREAM, 10, driver.hub)
@@ -217,13 +226,13 @@ class WriterContract:
         driver.deliver(10, 20, "plan-3")
         assert driver.applied() == list(range(20))
 
-    def test_offsets_of_which_nothing_is_left_are_fine(self, driver: Driver, seen: Seen) -> None:
+    def test_offsets_without_rows_are_accepted(self, driver: Driver, seen: Seen) -> None:
         assert not driver.write(rows(0, 0), 0, 10)
         assert seen() == []
 
-    def test_its_options_are_carried_anywhere(self, writer: Writer) -> None:
+    def test_its_options_can_be_sent_to_another_process(self, writer: Writer) -> None:
         kind = type(writer)
         assert msgspec.convert(msgspec.to_builtins(writer), kind) == writer
 
-    def test_a_look_beforehand_says_something(self, writer: Writer) -> None:
+    def test_the_check_describes_the_sink(self, writer: Writer) -> None:
         assert writer.check()

@@ -1,9 +1,9 @@
 """Group commit: the work of many threads becomes one write, one sync and one commit.
 
-A thread that brings work leads if nobody does: it takes all that waits, in order, and carries
-it through; the threads whose work it took wait for it. So one thread alone pays no hand-over,
-and sixty-four share a sync. Whole pieces of work are joined, each in a savepoint of its own:
-one that is refused drops out alone.
+A thread that submits work leads if no other thread does: it takes all waiting work, in order, and
+executes it; the threads of that work wait. So a single thread has no hand-over cost, and sixty-four
+share a sync. Whole pieces of work are joined, each in a savepoint of its own: a refused one drops
+out alone.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from tailrace.message import Partition, Range
 
 GROUP_MAX = 256
 GROUP_BYTES_MAX = 64 * 2**20
-"""A group ends with the piece of work that reaches either bound."""
+"""A group ends with the piece of work that reaches either limit."""
 
 
 class Work:
     """One transaction or change on its way into `hub.db`.
 
-    `check` only reads, and raises what forbids the work; `write` makes its rows and returns its
-    result. Both run inside the commit; `check` also runs before any byte is written, to spare
-    what is bound to be refused.
+    `check` only reads, and raises the error that forbids the work; `write` writes its rows and
+    returns its result. Both run inside the commit. `check` also runs before any byte is written, so
+    that work which would be refused costs no write.
     """
 
     __slots__ = (
@@ -69,11 +69,11 @@ class Work:
 
     @property
     def size_bytes(self) -> int:
-        """What it adds to its group."""
+        """The bytes that the work adds to its group."""
         return sum([len(encoded.data) for _, encoded in self.appends])
 
     def finish(self, error: BaseException | None = None) -> None:
-        """Settle the outcome and wake whoever waits for it."""
+        """Set the outcome and wake the thread that waits for it."""
         if not self.finished:
             self.error = error
             self.finished = True
@@ -82,27 +82,27 @@ class Work:
 
 
 class Committer:
-    """The queue of work of one process. `carry` does a group, settles each piece, and gives back
-    what is to be redone."""
+    """The queue of work of one process. `execute` executes a group, sets the outcome of each piece,
+    and returns the pieces to execute again."""
 
     def __init__(
-        self, carry: Callable[[list[Work], float], Iterable[Work]], timeout_s: float
+        self, execute: Callable[[list[Work], float], Iterable[Work]], timeout_s: float
     ) -> None:
-        self._carry = carry
+        self._execute = execute
         self._timeout_s = timeout_s
         self.after_fork()
 
     def after_fork(self) -> None:
-        """In a forked child, where the threads that waited are not: begin anew."""
+        """In a forked child, which has none of the waiting threads: start with an empty queue."""
         self.leading = threading.RLock()
-        """Held while work is carried: with it in hand, none is under way."""
+        """Held while a group is executed: while a thread holds it, no work is in progress."""
         self._mutex = threading.Lock()
         self._queue: deque[Work] = deque()
         self._led = False
 
     def submit(self, work: Work) -> Any:
-        """Carry the work through, alone or with that of other threads, and return its result or
-        raise its error."""
+        """Execute the work, alone or with that of other threads, and return its result or raise its
+        error."""
         work.deadline = time.monotonic() + self._timeout_s
         with self._mutex:
             self._queue.append(work)
@@ -120,10 +120,11 @@ class Committer:
         try:
             raise error
         finally:
-            del error  # else it and its frames, with the segments they have open, live on
+            # Otherwise the error, its frames and the segments they have open would stay alive.
+            del error
 
     def _await_turn(self, work: Work) -> bool:
-        """Wait until the work is finished (False) or its thread is to lead (True)."""
+        """Wait until the work is finished (False) or its thread must lead (True)."""
         assert work.turn is not None
         try:
             if not work.turn.acquire(timeout=self._timeout_s):
@@ -142,7 +143,7 @@ class Committer:
         return work.leads
 
     def _withdraw(self, work: Work) -> bool:
-        """Take work back that only waits; False when it is under way or its thread is to lead."""
+        """Remove work that still waits; False if it is being executed or its thread must lead."""
         with self._mutex:
             waits = work in self._queue and not work.leads
             if waits:
@@ -152,10 +153,10 @@ class Committer:
     def _lead(self, own: Work) -> None:
         try:
             while not own.finished:
-                group = self._take_group()
+                group = self._pop_group()
                 try:
                     with self.leading:
-                        again = list(self._carry(group, own.deadline))
+                        again = list(self._execute(group, own.deadline))
                 except BaseException as error:
                     for work in group:
                         work.finish(_for_others(work, own, error))
@@ -168,7 +169,7 @@ class Committer:
         finally:
             self._hand_over()
 
-    def _take_group(self) -> list[Work]:
+    def _pop_group(self) -> list[Work]:
         group: list[Work] = []
         size = 0
         with self._mutex:
@@ -183,15 +184,16 @@ class Committer:
             if not self._queue:
                 self._led = False
                 return
-            heir = self._queue[0]
-            assert heir.turn is not None
-            heir.leads = True
-            heir.turn.release()
+            next_leader = self._queue[0]
+            assert next_leader.turn is not None
+            next_leader.leads = True
+            next_leader.turn.release()
 
 
 def _for_others(work: Work, own: Work, error: BaseException) -> BaseException:
     if work is own or isinstance(error, Exception):
         return error
     return OutcomeUnknown(
-        "the thread that committed for this one was interrupted", "look before you repeat it"
+        "the thread that committed for this one was interrupted",
+        "check the outcome before you retry",
     )

@@ -1,4 +1,4 @@
-"""What readers are told of committed bytes that are not what was committed."""
+"""The errors of readers for committed bytes that are damaged or missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def hidden(
     end: int,
     damage: DamagedIndex | FileNotFoundError,
 ) -> CorruptBatch | FileNotFoundError:
-    """What to raise for an index that no longer says which bytes are `start` and on."""
+    """Return the error for an index that no longer tells which bytes hold `start` and later."""
     if isinstance(damage, FileNotFoundError):
         return damage
     if damage.next_offset is not None and start < damage.next_offset:
@@ -24,13 +24,15 @@ def hidden(
     return CorruptBatch(str(partition), start, end - 1, file, damage.reason)
 
 
-def gone(partition: Partition, first: int, last: int, error: FileNotFoundError) -> CorruptBatch:
-    """What to raise for a file that should be there."""
-    return CorruptBatch(str(partition), first, last, str(error.filename), "the file is gone")
+def missing_file(
+    partition: Partition, first: int, last: int, error: FileNotFoundError
+) -> CorruptBatch:
+    """Return the error for a file that is missing."""
+    return CorruptBatch(str(partition), first, last, str(error.filename), "the file is missing")
 
 
 def corrupt(partition: Partition, segment: Segment, damage: Damage) -> CorruptBatch:
-    """What to raise for a batch that is not what was committed."""
+    """Return the error for a batch whose bytes are not the committed ones."""
     entry = damage.entry
     return CorruptBatch(
         str(partition),

@@ -1,4 +1,4 @@
-"""`hub.db`: the one SQLite database of a hub, and the only thing that ever commits.
+"""`hub.db`: the one SQLite database of a hub, and the only file that commits.
 
     meta         format, hub id, sync policy, incarnation, boot, store version, watch floor
     partitions   one row each: sealed or not, first and next offset, tail of the active segment
@@ -7,14 +7,12 @@
     tables       table, key, value
     store        key, value (NULL: removed), version
 
-The database is in WAL mode and is never checkpointed by SQLite itself: the holder of the commit
-lock does it, quietly from 4 MB on. Readers in a tight loop can keep a WAL from ever starting
-over; above 64 MB the holder sets a byte in a small mapped file, readers pause before their next
-look, and it restarts the WAL.
+The database is in WAL mode and SQLite never checkpoints it by itself: the holder of the commit lock
+does, passively from 4 MB on. Readers in a tight loop can keep a WAL from ever restarting. Above
+64 MB the holder sets a byte in a small mapped file, readers pause before their next read, and the
+holder restarts the WAL.
 
-No reader keeps a transaction open: each look is one, and reads all it needs.
-
-Whatever happens inside SQLite happens inside `NO_FORK`, so that a fork meets no open transaction.
+`snapshots` has the reads.
 """
 
 from __future__ import annotations
@@ -22,17 +20,16 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import time
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import apsw
 
-from tailrace.backend.embedded.forking import NO_FORK, begin_anew_after_fork
-from tailrace.errors import BackendUnavailable, HubClosed
+from tailrace.backend.embedded.identity import HubIdentity
+from tailrace.backend.embedded.snapshots import PAUSE_MAX_S, Snapshots
+from tailrace.backend.forking import NO_FORK
+from tailrace.log.sharing import open_or_create
 
 SCHEMA = """
 CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -71,63 +68,54 @@ CREATE INDEX store_removed ON store(version) WHERE value IS NULL;
 
 CHECKPOINT_BYTES = 4 * 2**20
 RESTART_BYTES = 64 * 2**20
-PAUSE_MAX_S = 0.1
-"""How long a reader heeds the pause byte, and a restart waits for readers. A byte that is set for
-longer is of a holder that was killed: whoever finds it so clears it."""
 
 _BUSY_MS = 10_000
 _PAGE_BYTES = 4096
 _FRAME_BYTES = _PAGE_BYTES + 24
 _TRUE = ctypes.c_int(1)
 
-_left_alone: list[Any] = []
-"""Connections that a fork met in the middle of something. To close one in the child could harm the
-parent's."""
 
+class Database(Snapshots):
+    """The connections of one process: one for writing, under the commit lock, and a pool for
+    reading."""
 
-class Database:
-    """The connections of one process: one that writes, under the commit lock, and a pool that
-    reads."""
-
-    def __init__(self, path: Path, pause: Path, *, synchronous: str) -> None:
-        self._path = path
+    def __init__(
+        self,
+        path: Path,
+        pause: Path,
+        *,
+        synchronous: str,
+        identity: HubIdentity | None = None,
+    ) -> None:
+        """Open the database, which exists. Connections and reads check the `identity`."""
         self._synchronous = synchronous
         self._wal_bytes = 0
         self._due_bytes = CHECKPOINT_BYTES
-        with pause.open("a+b") as file:
-            if os.fstat(file.fileno()).st_size == 0:
-                os.ftruncate(file.fileno(), 1)
-            self._pause = mmap.mmap(file.fileno(), 1)
-        self._readers: deque[apsw.Connection] = deque()
         self._writer: apsw.Connection | None = None
-        self._closed = False
-        begin_anew_after_fork(self)
+        super().__init__(path, _map_pause(pause), identity)
         with NO_FORK:
             self._open_writer()
 
     @property
     def writer(self) -> apsw.Connection:
-        """The connection that writes, for whoever holds the commit lock, and looks before that."""
+        """The connection for writing. Only the thread that leads the group commit uses it: for
+        checks before it has the commit lock, and for writes under the lock."""
         return self._writer or self._open_writer()
 
     def _open_writer(self) -> apsw.Connection:
         self._writer = self._connect()
-        self._writer.set_wal_hook(self._note_wal)
+        self._writer.set_wal_hook(self._record_wal)
         return self._writer
 
     def after_fork(self) -> None:
-        """In a forked child: end the parent's connections here; the next use opens new ones."""
-        if NO_FORK.torn:
-            _left_alone.append((self._writer, self._readers))
-            self._writer, self._readers = None, deque()
-        else:
-            self._close_connections()
+        """In a forked child: close the parent's connections here; the next use opens new ones."""
+        if NO_FORK.torn and self._writer is not None:
+            self._readers.append(self._writer)
+            self._writer = None
+        super().after_fork()
 
-    def _connect(self) -> apsw.Connection:
-        NO_FORK.check_whole()
-        if self._closed:
-            raise HubClosed(f"the hub {self._path.parent} is closed", "open it again")
-        connection = apsw.Connection(str(self._path))
+    def _open_connection(self) -> apsw.Connection:
+        connection = apsw.Connection(str(self._path), flags=apsw.SQLITE_OPEN_READWRITE)
         connection.set_busy_timeout(_BUSY_MS)
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         connection.file_control("main", apsw.SQLITE_FCNTL_PERSIST_WAL, ctypes.addressof(_TRUE))
@@ -137,7 +125,10 @@ class Database:
         connection.pragma("synchronous", self._synchronous)
         return connection
 
-    def _note_wal(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+    def _end_pause(self) -> None:
+        self._pause[0] = 0
+
+    def _record_wal(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
         wal_bytes = pages * _FRAME_BYTES
         if wal_bytes < self._wal_bytes:
             self._due_bytes = CHECKPOINT_BYTES
@@ -145,45 +136,9 @@ class Database:
         return apsw.SQLITE_OK
 
     @contextmanager
-    def look(self) -> Iterator[apsw.Connection]:
-        """A connection whose statements all see one instant. Keep it short: nothing else inside."""
-        if self._pause[0]:
-            self._heed_pause()
-        with NO_FORK:
-            try:
-                connection = self._readers.pop()
-            except IndexError:
-                connection = self._connect()
-            try:
-                connection.execute("BEGIN")
-                try:
-                    yield connection
-                finally:
-                    connection.execute("COMMIT")
-            except apsw.Error as error:
-                connection.close()
-                raise BackendUnavailable(f"{self._path} could not be read: {error}") from error
-            except BaseException:
-                self._readers.append(connection)
-                raise
-            self._readers.append(connection)
-
-    def rows(self, sql: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
-        """All rows of one query, as a look of its own."""
-        with self.look() as connection:
-            return select(connection, sql, bindings)
-
-    def _heed_pause(self) -> None:
-        deadline = time.monotonic() + PAUSE_MAX_S
-        while self._pause[0]:
-            if time.monotonic() > deadline:
-                self._pause[0] = 0
-                return
-            time.sleep(0.001)
-
-    @contextmanager
     def synced(self) -> Iterator[None]:
-        """Commits inside, of the one thread that writes, are on disk when they return."""
+        """Provide a block whose commits, by the one writing thread, are on disk when they
+        return."""
         with NO_FORK:
             self.writer.pragma("synchronous", "full")
         try:
@@ -193,9 +148,9 @@ class Database:
                 self.writer.pragma("synchronous", self._synchronous)
 
     def checkpoint_if_due(self) -> None:
-        """Move the WAL into the database where it has grown. The caller holds the commit lock.
+        """Move the WAL into the database if it has grown. The caller holds the commit lock.
 
-        An `apsw.Error` leaves the WAL, and all that is committed, as it was.
+        An `apsw.Error` leaves the WAL, and all committed data, as it was.
         """
         if self._wal_bytes < self._due_bytes:
             return
@@ -215,22 +170,18 @@ class Database:
             self._pause[0] = 0
             self.writer.set_busy_timeout(_BUSY_MS)
 
-    def close(self) -> None:
-        """Close every connection that is not in use, and open no more."""
-        self._closed = True
-        with NO_FORK:
-            self._close_connections()
-        self._pause.close()
-
     def _close_connections(self) -> None:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-        while self._readers:
-            self._readers.pop().close()
+        super()._close_connections()
 
 
-def select(connection: apsw.Connection, sql: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
-    """All rows of a query."""
-    rows: list[Any] = connection.execute(sql, bindings).fetchall()
-    return rows
+def _map_pause(file: Path) -> mmap.mmap:
+    descriptor = open_or_create(file)
+    try:
+        if os.fstat(descriptor).st_size == 0:
+            os.ftruncate(descriptor, 1)
+        return mmap.mmap(descriptor, 1)
+    finally:
+        os.close(descriptor)

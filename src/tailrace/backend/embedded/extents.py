@@ -1,39 +1,38 @@
-"""Extents: which bytes of which files are which offsets, for processes that have no hub open.
+"""Extents: which bytes of which files hold which offsets, for processes without an open hub.
 
-Whoever has the hub open makes extents of a range; whoever can read the directory, and nothing but
-that, decodes them: the tasks of a cluster, for example. Checksums are verified there as anywhere.
-Compaction replaces files, so extents are for ranges that nobody compacts meanwhile: above the
-low-water mark of a registered consumer.
+A process with the hub open makes the extents of a range. A process that can read the directory,
+such as a task of a Spark cluster, reads their records, and verifies the checksums as any reader
+does.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tailrace.backend.embedded.damage import corrupt, gone
+from tailrace.backend.contract import Amount
+from tailrace.backend.embedded.damage import corrupt, missing_file
 from tailrace.log.columns import decode_pieces
 from tailrace.log.disk import Disk
 from tailrace.log.index import ENTRY, BatchEntry
 from tailrace.log.record import DamagedRecord, Positions
-from tailrace.log.segment import Damage, Segment
+from tailrace.log.segment import Damage, ReadOnlySegment, Segment
 from tailrace.message import Partition
 
 READ_BYTES: Final = 1 << 20
-"""About how much one batch of records has."""
+"""The approximate number of bytes that are read and decoded at a time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
-    """Batches of one segment, one or more, in order. Pickles.
+class SegmentExtent:
+    """See `tailrace.backend.capabilities.Extent`: one batch or more of one segment, in order.
 
     `entries` has their batch entries, packed as in an index file.
     """
@@ -60,68 +59,72 @@ class Extent:
         return int(self.rows["base"][-1]) + int(self.rows["records"][-1])
 
     @property
+    def log_path(self) -> str:
+        """The file that holds the records."""
+        return str(self._segment().log_path)
+
+    @property
     def records(self) -> int:
-        """How many records the batches have."""
+        """The number of records."""
         return int(self.rows["records"].sum(dtype=np.int64))
 
     @property
     def bytes(self) -> int:
-        """How many bytes the batches have."""
+        """The number of bytes."""
         return int(self.rows["bytes"].sum(dtype=np.int64))
 
+    def amount(self, start: int, end: int) -> Amount:
+        """Count the records from `start` up to, not including, `end`, by the entries alone.
 
-class _OpenedForReading(Segment):
-    """A segment of a directory that this process may only read."""
+        The records of a batch count as equally long.
+        """
+        rows = self.rows
+        first = rows["base"].astype(np.int64)
+        within = np.minimum(first + rows["records"], end) - np.maximum(first, start)
+        within = np.maximum(within, 0)
+        size_bytes = (rows["bytes"] * (within / rows["records"])).sum()
+        return Amount(int(within.sum()), round(float(size_bytes)))
 
-    access: ClassVar[int] = os.O_RDONLY
+    def read(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """Yield the records between two offsets; see the protocol."""
+        for entries, data, positions in self.load(start, end):
+            try:
+                for records in decode_pieces(data, positions, READ_BYTES):
+                    within = _cut(records, start, end)
+                    if within.num_rows:
+                        yield within
+            except DamagedRecord as damaged:
+                damage = Damage(entries[0], str(damaged))
+                raise corrupt(self.partition, self._segment(), damage) from damaged
+
+    def load(self, start: int, end: int) -> Iterator[LoadedBatches]:
+        """Yield the bytes of all batches that overlap a range, some neighbours at a time; raises
+        as `read` does."""
+        rows = _overlapping(self.rows, start, end)
+        segment = self._segment()
+        for first, last in _groups(rows):
+            entries = [BatchEntry(*row[:-1]) for row in rows[first:last].tolist()]
+            try:
+                data, positions, damage = segment.load(entries)
+            except FileNotFoundError as error:
+                last_offset = entries[-1].base + entries[-1].records - 1
+                raise missing_file(self.partition, entries[0].base, last_offset, error) from error
+            if data:
+                yield LoadedBatches(entries, data, positions)
+            if damage is not None:
+                raise corrupt(self.partition, segment, damage)
+
+    def _segment(self) -> Segment:
+        return ReadOnlySegment(Path(self.directory), self.base, Disk(), self.generation)
 
 
-class Load(NamedTuple):
-    """Neighbouring batches of an extent with their bytes, verified, and where in these each record
-    begins, if that is kept."""
+class LoadedBatches(NamedTuple):
+    """Neighbouring batches of an extent, their verified bytes, and the position of each record in
+    these bytes, if it is stored."""
 
     entries: list[BatchEntry]
     data: bytes
     positions: Positions | None
-
-
-def read_extent(extent: Extent, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    """The records from offset `start` up to, not including, `end`, about 1 MB at a time.
-
-    Batches that only overlap the range are cut to it. `CorruptBatch` for damaged bytes and for a
-    file that is gone; whole batches before it are still given.
-    """
-    for entries, data, positions in load_extent(extent, start, end):
-        try:
-            for records in decode_pieces(data, positions, READ_BYTES):
-                within = _cut(records, start, end)
-                if within.num_rows:
-                    yield within
-        except DamagedRecord as damaged:
-            segment = _opened(extent)
-            raise corrupt(extent.partition, segment, Damage(entries[0], str(damaged))) from damaged
-
-
-def load_extent(extent: Extent, start: int, end: int) -> Iterator[Load]:
-    """The bytes of all batches that overlap a range, some neighbours at a time; raises as
-    `read_extent`."""
-    rows = _overlapping(extent.rows, start, end)
-    segment = _opened(extent)
-    for first, last in _groups(rows):
-        entries = [BatchEntry(*row[:-1]) for row in rows[first:last].tolist()]
-        try:
-            data, positions, damage = segment.load(entries)
-        except FileNotFoundError as error:
-            last_offset = entries[-1].base + entries[-1].records - 1
-            raise gone(extent.partition, entries[0].base, last_offset, error) from error
-        if data:
-            yield Load(entries, data, positions)
-        if damage is not None:
-            raise corrupt(extent.partition, segment, damage)
-
-
-def _opened(extent: Extent) -> Segment:
-    return _OpenedForReading(Path(extent.directory), extent.base, Disk(), extent.generation)
 
 
 def _overlapping(rows: npt.NDArray[Any], start: int, end: int) -> npt.NDArray[Any]:
@@ -130,7 +133,7 @@ def _overlapping(rows: npt.NDArray[Any], start: int, end: int) -> npt.NDArray[An
 
 
 def _groups(rows: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
-    """Neighbours in the file that make about `READ_BYTES` together, as slices of `rows`."""
+    """Yield slices of `rows`: neighbours in the file that have about `READ_BYTES` together."""
     if not len(rows):
         return
     begins = rows["position"].astype(np.int64)

@@ -1,16 +1,16 @@
-"""Names that one holder at a time has: locks of files in `hub.holds`.
+"""Holds: names that one holder at a time has, as locks of files in `hub.holds`.
 
 A hold is two locks of the kernel (open-file-description locks) on the file of its name. The first,
-the *claim*, is the hold itself and dies with the process. The second says that the file has the
-text of the present owner: it is taken once that is written. Whoever asks only looks at locks and
-takes none, so that nobody is ever refused because of a question.
+the *claim*, is the hold itself and ends with the process. The second shows that the file has the
+text of the present owner: it is taken once that is written. A query only tests the locks and takes
+none, so that a query never makes a `hold` fail.
 
-A beat moves the file's time of modification on by a second, and nobody reads it as a time: no byte
-is written, so that a full disk silences no one, and it is as cheap as a commit's touch of a file.
-When that was, the kernel notes as the time of the file's last change.
+A beat advances the file's modification time by a second; it is a counter, not a time. No byte is
+written, so a beat works on a full disk, and it costs as little as a commit's touch of a file. The
+kernel records when it happened as the time of the file's last change.
 
-The holder removes the file before it lets go. Whoever has claimed a file that is no longer there
-begins again. Files of killed holders stay until the name is next held and released.
+The holder removes the file before it releases the locks. A process that has claimed a removed file
+starts again. Files of killed holders stay until the name is next held and released.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from typing import Final
 from urllib.parse import quote
 
 from tailrace.backend.contract import Hold
-from tailrace.backend.embedded.forking import NO_FORK, begin_anew_after_fork
 from tailrace.backend.embedded.layout import disk_full, is_full
+from tailrace.backend.forking import NO_FORK, reset_after_fork
 from tailrace.errors import Busy, InvalidValue
+from tailrace.log.sharing import make_directory, open_or_create
 
 NAME_BYTES_MAX: Final = 200
 OWNER_BYTES_MAX: Final = 1000
@@ -38,9 +39,9 @@ OWNER_BYTES_MAX: Final = 1000
 _FLOCK = struct.Struct("hhqqi")
 _CLAIM: Final = 0
 _SIGNED: Final = 1
-_LOOKS_MAX: Final = 200
-_LOOK_AGAIN_S: Final = 0.001
-_UNSIGNED: Final = "a process that has not said who it is"
+_READS_MAX: Final = 200
+_POLL_S: Final = 0.001
+_UNSIGNED: Final = "an unknown process"
 
 
 class _Claim:
@@ -55,42 +56,46 @@ class _Claim:
 
 
 class Holds:
-    """The holds of one opened hub."""
+    """The holds of one open hub."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._mutex = threading.Lock()
         self._held: set[_Claim] = set()
-        begin_anew_after_fork(self)
+        reset_after_fork(self)
 
     def after_fork(self) -> None:
-        """In a forked child, which holds nothing: close the parent's files and unlock none."""
+        """In a forked child, which holds nothing: close the parent's files without unlocking
+        them."""
         self._mutex = threading.Lock()
         held, self._held = self._held, set()
         for claim in held:
             os.close(claim.descriptor)
 
-    def take(self, name: str, owner: str) -> Hold:
+    def acquire(self, name: str, owner: str) -> Hold:
         """Hold a name; see `tailrace.backend.contract.Backend.hold`."""
         path, text = self._path(name), owner.encode()
         if not 0 < len(text) <= OWNER_BYTES_MAX:
             raise InvalidValue("the owner of a hold", owner, f"1 to {OWNER_BYTES_MAX} bytes")
         holder = None
-        for _ in range(_LOOKS_MAX):
+        for _ in range(_READS_MAX):
             claim = self._claim(path, text)
             if claim is not None:
                 return Hold(name, owner, partial(self._release, claim), partial(self._beat, claim))
             holder = self.holder(name)
             if holder is not None:
                 break
-        raise Busy(f"{name} is held by {holder or _UNSIGNED}", "wait until that is done, or end it")
+        raise Busy(
+            f"{name} is held by {holder or _UNSIGNED}",
+            "wait until it is released, or stop that process",
+        )
 
     def holder(self, name: str) -> str | None:
-        """The owner's text of whoever holds the name now, or None."""
+        """Return the owner text of the name's holder, or None."""
         path = self._path(name)
-        for _ in range(_LOOKS_MAX):
+        for _ in range(_READS_MAX):
             try:
-                descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
                 return None
             try:
@@ -104,23 +109,23 @@ class Holds:
                     return text.decode()
             finally:
                 os.close(descriptor)
-            time.sleep(_LOOK_AGAIN_S)
+            time.sleep(_POLL_S)
         return _UNSIGNED
 
     def beats(self, name: str) -> int | None:
-        """A number that each beat changes, or None when nobody holds the name."""
-        found = self._look(name)
+        """Return a number that each beat changes, or None if the name is not held."""
+        found = self._held_file(name)
         return None if found is None else found.st_mtime_ns
 
     def silent_s(self, name: str) -> float | None:
-        """How long ago the holder last beat, or None when nobody holds the name."""
-        found = self._look(name)
+        """Return the seconds since the holder last beat, or None if the name is not held."""
+        found = self._held_file(name)
         return None if found is None else max(0.0, time.time() - found.st_ctime)
 
-    def _look(self, name: str) -> os.stat_result | None:
-        """The file of a name that is held."""
+    def _held_file(self, name: str) -> os.stat_result | None:
+        """Return the status of the file of a name; None if the name is not held."""
         try:
-            descriptor = os.open(self._path(name), os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(self._path(name), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
         try:
@@ -129,14 +134,14 @@ class Holds:
             os.close(descriptor)
 
     def close(self) -> None:
-        """Let go of all."""
+        """Release all names."""
         for claim in list(self._held):
             self._release(claim)
 
     def _claim(self, path: Path, text: bytes) -> _Claim | None:
         try:
-            self._directory.mkdir(exist_ok=True)
-            # A child forked in here would share the lock, and not know of it.
+            make_directory(self._directory)
+            # A child forked in here would share the lock without knowing it.
             with NO_FORK:
                 claim = _claim(path, text)
                 if claim is not None:
@@ -154,7 +159,7 @@ class Holds:
                 if claim not in self._held:
                     return
                 self._held.remove(claim)
-            _let_go(claim)
+            _release_file(claim)
 
     def _beat(self, claim: _Claim) -> bool:
         with self._mutex:
@@ -174,13 +179,18 @@ class Holds:
 
 
 def _claim(path: Path, text: bytes) -> _Claim | None:
-    """Claim the file and sign it; None when another has it."""
+    """Claim the file and write the owner; None if another process has claimed it."""
     while True:
-        claim = _Claim(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        claim = _Claim(path, open_or_create(path))
         try:
             free = _lock(claim.descriptor, _CLAIM)
-            there = os.fstat(claim.descriptor).st_nlink > 0
-            if free and there:
+            status = os.fstat(claim.descriptor)
+            exists = status.st_nlink > 0
+            if free and exists and os.geteuid() not in (status.st_uid, 0):
+                # Left by another user: only the owner of a file may set its time, as a beat does.
+                path.unlink()
+                exists = False
+            if free and exists:
                 os.pwrite(claim.descriptor, text, 0)
                 os.ftruncate(claim.descriptor, len(text))
                 _lock(claim.descriptor, _SIGNED)
@@ -189,14 +199,16 @@ def _claim(path: Path, text: bytes) -> _Claim | None:
             os.close(claim.descriptor)
             raise
         os.close(claim.descriptor)
-        if there:
+        if exists:
             return None
 
 
-def _let_go(claim: _Claim) -> None:
+def _release_file(claim: _Claim) -> None:
     with suppress(OSError):
-        claim.path.unlink()
-    # A process that another thread has just forked, to run a program, may still share the file.
+        # In a hub that was replaced, the name may be another process's.
+        if os.path.samestat(claim.path.stat(), os.fstat(claim.descriptor)):
+            claim.path.unlink()
+    # A process that another thread has just forked to run a program may still share the file.
     fcntl.fcntl(claim.descriptor, fcntl.F_OFD_SETLK, _both(fcntl.F_UNLCK))
     os.close(claim.descriptor)
 
@@ -212,7 +224,7 @@ def _lock(descriptor: int, byte: int) -> bool:
 
 
 def _locked(descriptor: int, byte: int) -> bool:
-    """Whether another holds the lock."""
+    """True if another open file holds the lock."""
     found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _one(fcntl.F_WRLCK, byte))
     return bool(_FLOCK.unpack(found)[0] != fcntl.F_UNLCK)
 

@@ -1,14 +1,14 @@
 """The files of a hub directory.
 
-    hub.db, hub.db-wal, hub.db-shm   the database: the only thing that commits
+    hub.db, hub.db-wal, hub.db-shm   the database: the only file that commits
     hub.lock     partition locks        hub.commit   the commit lock
     hub.wake     touched by commits     hub.pause    asks readers to pause
     hub.holds/   one file for each name that is held
     hub.sockets/ one socket for each process that consumes in groups
-    hub.reserve  16 MiB given up on a full disk, so that what frees space can still commit
+    hub.reserve  16 MiB, released on a full disk so that deletions can still commit
     topics/ORDERS/1.7-42/   partition 7 of storage topic 1 of ORDERS, number 42 in hub.db
 
-A partition's directory carries its number, so a topic that is deleted and made again shares no
+A partition's directory name has its number, so a topic that is deleted and created again shares no
 file with the old one.
 """
 
@@ -21,12 +21,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tailrace.errors import DiskFull, IncompatibleHub
+from tailrace.backend.capabilities import DirectoryUse
+from tailrace.errors import DiskFull, IncompatibleHub, UnknownHub
+from tailrace.log.sharing import make_directory, open_or_create
 from tailrace.message import Partition
 
 RESERVE_BYTES = 16 * 2**20
 OPENING_BYTES = 2**20
-"""What opening a hub may take, SQLite's shared memory above all."""
+"""The disk space that opening a hub may need, above all for SQLite's shared memory."""
 
 _NETWORK_FILE_SYSTEMS = frozenset(
     (
@@ -39,7 +41,7 @@ _NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where each file of one hub is."""
+    """The path of each file of one hub."""
 
     directory: Path
     _reserve: str = field(init=False)
@@ -94,61 +96,106 @@ class Layout:
         return self.directory / "topics"
 
     def partition(self, partition: Partition, number: int) -> Path:
-        """The directory of a partition's segments."""
+        """Return the directory of a partition's segments."""
         return self.topics / partition.topic / f"{partition.storage}.{partition.number}-{number}"
 
     def make_directory(self) -> None:
-        """Create the hub's directory, or refuse one that cannot hold a hub, saying why."""
+        """Create the hub's directory; `IncompatibleHub` if it cannot hold a hub."""
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            names = {entry.name for entry in os.scandir(self.directory)}
+            self.directory.parent.mkdir(parents=True, exist_ok=True)
+            make_directory(self.directory)
         except (FileExistsError, NotADirectoryError):
-            raise IncompatibleHub(f"{self.directory} is a file", "a hub is a directory") from None
+            pass  # A file, which the next step refuses.
+        self._check_may_hold_hub()
+        self._check_file_system()
+
+    def _check_may_hold_hub(self) -> None:
+        """Raise `IncompatibleHub` if no hub can be created in the directory, nor is one there."""
+        try:
+            names = {entry.name for entry in os.scandir(self.directory)}
+        except FileNotFoundError:
+            return
+        except NotADirectoryError:
+            raise IncompatibleHub(
+                f"{self.directory} is a file, and a hub is a directory",
+                "give the path of a hub, or of a new directory",
+            ) from None
         if names and not any(name.startswith("hub.") for name in names):
             raise IncompatibleHub(
                 f"{self.directory} is not a hub and not empty",
-                "give the path of a hub, or of a directory to be made",
+                "give the path of a hub, or of a new directory",
             )
         if "topics" in names and self.database.name not in names:
             raise IncompatibleHub(
-                f"{self.directory} has segments but no hub.db, which says what they are",
-                "put hub.db and hub.db-wal back; the .log files are as they were",
+                f"{self.directory} has segments but no hub.db, which lists them",
+                "restore hub.db and hub.db-wal; the .log files are unchanged",
             )
+
+    def check_existing(self) -> None:
+        """Raise `UnknownHub` if there is no hub in the directory, and `IncompatibleHub` if it
+        cannot be used there. Changes nothing."""
+        try:
+            self.database.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            self._check_may_hold_hub()
+            raise UnknownHub(str(self.directory)) from None
+        self._check_file_system()
+
+    def _check_file_system(self) -> None:
         kind = _file_system(self.directory)
         if kind in _NETWORK_FILE_SYSTEMS:
             raise IncompatibleHub(
-                f"{self.directory} lies on a network file system ({kind})",
-                "locks and shared memory do not hold there: a hub needs a local disk",
+                f"{self.directory} is on a network file system ({kind})",
+                "locks and shared memory are not reliable there: put the hub on a local disk",
             )
 
+    def make_partition_directory(self, directory: Path) -> None:
+        """Create the directory of a partition's segments in the hub's directory, which exists."""
+        for each in (self.topics, directory.parent, directory):
+            make_directory(each)
+
     def keep_reserve(self) -> None:
-        """Make the reserve where it is missing; `DiskFull` where there is no room for it."""
+        """Create the reserve if it is missing; `DiskFull` if there is no space for it."""
         try:
             if os.stat(self._reserve).st_size == RESERVE_BYTES:
                 return
         except FileNotFoundError:
             pass
         try:
-            with self.reserve.open("wb") as file:
-                os.posix_fallocate(file.fileno(), 0, RESERVE_BYTES)
+            descriptor = open_or_create(self.reserve)
+            try:
+                os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
+            finally:
+                os.close(descriptor)
         except OSError as error:
             self.reserve.unlink(missing_ok=True)
             if not is_full(error):
                 raise
             raise disk_full(self.directory, error) from error
 
-    def make_room(self) -> None:
-        """Give up the reserve where nothing else is left, so that the database can be opened."""
+    def release_reserve_if_full(self) -> None:
+        """Release the reserve if the disk is full, so that the database can be opened."""
         left = os.statvfs(self.directory)
         if left.f_bavail * left.f_frsize < OPENING_BYTES:
-            self.give_up_reserve()
+            self.release_reserve()
 
-    def give_up_reserve(self) -> None:
-        """Free the reserve's room for commits that free more."""
+    def release_reserve(self) -> None:
+        """Remove the reserve, so that commits that free space have room."""
         self.reserve.unlink(missing_ok=True)
 
+    def use(self) -> DirectoryUse:
+        """Measure the files beside the segments, and the disk."""
+        free_bytes, percent = disk_usage(self.directory)
+        return DirectoryUse(
+            database_bytes=file_bytes(self.database),
+            wal_bytes=file_bytes(self.database.with_name("hub.db-wal")),
+            has_reserve=self.reserve.exists(),
+            disk_free_bytes=free_bytes,
+            disk_percent=percent,
+        )
+
     def listed_numbers(self) -> set[int]:
-        """The numbers of the partitions that have a directory."""
+        """Return the numbers of the partitions that have a directory."""
         return {number for number, _ in self._partitions()}
 
     def remove(self, numbers: set[int]) -> None:
@@ -158,24 +205,38 @@ class Layout:
                 shutil.rmtree(path, ignore_errors=True)
 
     def _partitions(self) -> Iterator[tuple[int, Path]]:
-        """The directories of partitions, by their numbers; what is not ours is left alone."""
+        """Yield the directories of partitions with their numbers; other files are ignored."""
         for path in self.topics.glob("*/*-*"):
             number = path.name.rpartition("-")[2]
             if number.isdecimal():
                 yield int(number), path
 
 
+def disk_usage(directory: Path) -> tuple[int, int]:
+    """Return the free bytes of a directory's disk, and how full the disk is in percent."""
+    usage = shutil.disk_usage(directory)
+    return usage.free, round(100 * usage.used / ((usage.used + usage.free) or 1))
+
+
+def file_bytes(path: Path) -> int:
+    """Return the length of a file, 0 if there is none. Does not open it: `hub.db` must not be."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
 def is_full(error: OSError) -> bool:
-    """Whether an error means that there is no room."""
+    """True if the error means that the disk is full."""
     return error.errno in _NO_ROOM
 
 
 def disk_full(directory: Path, error: Exception) -> DiskFull:
-    """The error for a producer whose record found no room."""
+    """Return the error of a write that found no disk space."""
     return DiskFull(
-        f"no room for {directory}: {error}",
+        f"no disk space for {directory}: {error}",
         "nothing was written",
-        "free some space, or delete topics, and push again",
+        "free some space or delete topics, then retry",
     )
 
 

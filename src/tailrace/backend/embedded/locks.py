@@ -1,15 +1,15 @@
 """Locks between the processes of one hub: one per partition, and the commit lock.
 
 Partition locks are byte ranges of one file (open-file-description locks: thousands of them cost
-one descriptor); the commit lock is a `flock` on a file of its own. Both die with the process
-that holds them. The kernel has no timeout for either, so a lock that is taken is waited for by
-a thread, and the caller waits for the thread: waiting is fair, and still ends in time. A holder
-writes its pid beside its lock, so that whoever gives up can name it.
+one descriptor); the commit lock is a `flock` on a file of its own. Both end with the process
+that holds them. The kernel has no timeout for either. So a thread waits for a lock, and the caller
+waits for the thread: waiting is fair, and still ends in time. A holder writes its pid beside its
+lock, so that the error of a timeout can name it.
 
-A forked child shares its parent's open files, and would keep a dead parent's locks held; so it
+A forked child shares its parent's open files, and would keep a dead parent's locks held. So it
 closes them, never unlocks them, and opens its own.
 
-One thread of a process asks for locks at a time: `Committer` sees to that.
+One thread of a process requests locks at a time, which `Committer` ensures.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
-from tailrace.backend.embedded.forking import begin_anew_after_fork
+from tailrace.backend.forking import reopen, reset_after_fork
 from tailrace.errors import BackendUnavailable
+from tailrace.log.sharing import open_or_create
 
 _SLOT_BYTES = 8
 _FLOCK = struct.Struct("hhqqi")
 
 
 class _Wait:
-    """One blocking request for a lock, which outlives the caller that gave up on it."""
+    """One blocking request for a lock, which continues after its caller timed out."""
 
     def __init__(self) -> None:
         self.granted = threading.Event()
@@ -47,27 +48,26 @@ class Locks:
     def __init__(self, partitions: Path, commit: Path) -> None:
         self._paths = (partitions, commit)
         self._closed = False
-        self._open()
-        begin_anew_after_fork(self)
+        self._open(open_or_create)
+        reset_after_fork(self)
 
-    def _open(self) -> None:
+    def _open(self, open_file: Callable[[Path], int]) -> None:
         self._mutex = threading.Lock()
         self._waits: dict[int, _Wait] = {}
         self._idle: list[queue.SimpleQueue[Callable[[], None] | None]] = []
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        self._partitions, self._commit = (os.open(path, flags, 0o644) for path in self._paths)
+        self._partitions, self._commit = (open_file(path) for path in self._paths)
         self._pid = os.getpid().to_bytes(_SLOT_BYTES, "big")
 
     def after_fork(self) -> None:
-        """In a forked child: let go of the parent's locks without unlocking them."""
+        """In a forked child: close the parent's lock files without unlocking them."""
         if not self._closed:
             os.close(self._partitions)
             os.close(self._commit)
-            self._open()
+            self._open(reopen)
 
     def close(self) -> None:
-        """Close the files, which releases whatever this process still holds. Not while a thread
-        asks for a lock."""
+        """Close the files, which releases all locks of this process. Not while a thread requests a
+        lock."""
         with self._mutex:
             self._closed = True
             self._waits.clear()
@@ -75,30 +75,40 @@ class Locks:
                 calls.put(None)
             os.close(self._partitions)
             os.close(self._commit)
-            self._partitions = self._commit = -1  # the numbers may soon be other files'
+            self._partitions = self._commit = -1  # The descriptors may soon be other files'.
 
     def lock_partition(self, slot: int, deadline: float, what: str) -> None:
-        """Take the lock of the partition with this number, or raise `BackendUnavailable` with its
-        holder."""
-        self._take(slot, deadline, what)
+        """Acquire the lock of the partition with this number; `BackendUnavailable` names its holder
+        after a timeout."""
+        self._acquire(slot, deadline, what)
         self._sign(slot)
 
     def unlock_partition(self, slot: int) -> None:
-        """Release it."""
+        """Release the lock of the partition."""
         self._release(slot)
 
-    def lock_commit(self, deadline: float) -> None:
-        """Take the commit lock, or raise `BackendUnavailable` with its holder."""
-        self._take(_COMMIT, deadline, "the commit lock")
+    def lock_commit(self, deadline: float) -> bool:
+        """Acquire the commit lock; `BackendUnavailable` names its holder after a timeout.
+
+        Returns True if the lock was not free at once.
+        """
+        waited = self._acquire(_COMMIT, deadline, "the commit lock")
         self._sign(_COMMIT)
+        return waited
+
+    @property
+    def are_removed(self) -> bool:
+        """True if the file of the commit lock was removed or replaced."""
+        return os.fstat(self._commit).st_nlink == 0
 
     def unlock_commit(self) -> None:
-        """Release it."""
+        """Release the commit lock."""
         self._release(_COMMIT)
 
-    def _take(self, slot: int, deadline: float, what: str) -> None:
+    def _acquire(self, slot: int, deadline: float, what: str) -> bool:
+        """Acquire a lock. Returns False if it was free at once."""
         if slot not in self._waits and self._try(slot, blocking=False):
-            return
+            return False
         with self._mutex:
             wait = self._waits.get(slot)
             if wait is None:
@@ -115,13 +125,18 @@ class Locks:
             raise BackendUnavailable(
                 f"{what} was not free in time",
                 f"process {self._holder(slot)} holds it",
-                "see whether that process is stopped; nothing was written",
+                "check if that process is stopped; nothing was written",
             )
         if wait.error is not None:
             raise wait.error
+        return True
 
     def _end_wait(self, slot: int, wait: _Wait) -> bool:
-        """Whether the lock has come. If not, it is let go of when it comes, or adopted by then."""
+        """Return True if the lock was acquired.
+
+        Otherwise the waiting thread releases the lock when it gets it, unless a new request for
+        the same lock waits by then.
+        """
         with self._mutex:
             wait.abandoned = not wait.granted.is_set()
             if not wait.abandoned:
@@ -142,7 +157,7 @@ class Locks:
         return True
 
     def _sign(self, slot: int) -> None:
-        """Write the holder's pid; a lock that cannot be signed (the disk is full) is not kept."""
+        """Write the holder's pid; release a lock that cannot be signed because the disk is full."""
         try:
             if slot == _COMMIT:
                 os.pwrite(self._commit, self._pid, 0)
@@ -165,13 +180,13 @@ class Locks:
             wait.error = error
         with self._mutex:
             if self._waits.get(slot) is not wait:
-                return  # closed meanwhile, and these numbers may be other files by now
+                return  # Closed meanwhile: these descriptors may be other files' by now.
             if not wait.abandoned:
                 wait.granted.set()
                 return
             if wait.error is None:
                 self._release(slot)
-            # Last, because who finds no wait here takes what this process holds for its own.
+            # Last: a thread that finds no waiting request here takes the lock for its own.
             del self._waits[slot]
 
     def _in_thread(self, call: Callable[[], None]) -> None:
@@ -198,7 +213,7 @@ class Locks:
 
 
 _COMMIT = -1
-"""Stands for the commit lock where a partition's number would."""
+"""The slot of the commit lock, in the place of a partition's number."""
 
 
 @lru_cache(maxsize=4096)

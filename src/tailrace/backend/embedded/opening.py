@@ -1,26 +1,28 @@
-"""Opening a hub: making a new one, refusing what cannot be opened, and starting a new incarnation.
+"""Opening a hub: creating it, refusing a hub that cannot be opened, starting a new incarnation.
 
 A hub's *incarnation* goes up when the machine has crashed or restarted since the hub was last
 open (the kernel's boot id differs from the stored one). Under `sync="none"` a crash may have
-lost the newest commits and bytes, so whatever was told to the outside since the last sync may
-be gone. Therefore every partition goes on in a new segment at the next multiple of 2**32, and one
-that is created begins at that of its incarnation (the topic may be one that the crash took back),
-so that no offset is ever given twice; store versions, which are the epochs of fences, jump as
-well; and batches of active segments whose bytes did not survive become gaps, which are
-reported.
+lost the newest commits and bytes, although they were acknowledged. Therefore every partition
+continues in a new segment at the next multiple of 2**32, and a partition that is created begins at
+that of its incarnation (its topic may be one that the crash removed), so that no offset is ever
+used twice. Store versions, which are the epochs of fences, jump as well. Batches of active segments
+whose bytes did not survive become gaps, which are reported.
 """
 
 from __future__ import annotations
 
 import logging
+import shlex
 import uuid
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import apsw
 
-from tailrace.backend.embedded.database import SCHEMA, select
+from tailrace.backend.capabilities import HubInfo
+from tailrace.backend.embedded.database import SCHEMA
 from tailrace.backend.embedded.layout import Layout
+from tailrace.backend.embedded.snapshots import select
 from tailrace.errors import IncompatibleHub, InvalidValue
 from tailrace.log.disk import Disk
 from tailrace.log.index import BatchEntry
@@ -31,45 +33,35 @@ FORMAT = 2
 MIGRATIONS = {
     1: "ALTER TABLE segments ADD COLUMN generation INTEGER NOT NULL DEFAULT 0",
 }
-"""What makes a hub of a format one of the next."""
+"""The statement that upgrades a hub of each format to the next."""
 
 SYNC_POLICIES = {"batch": "full", "none": "normal"}
-"""What a hub's sync policy means for SQLite's `synchronous`."""
+"""SQLite's `synchronous` for each sync policy of a hub."""
 
 INCARNATION_OFFSETS = 2**32
 INCARNATION_VERSIONS = 2**40
-GAPS_NOTED_MAX = 1000
-"""So many gaps of one crash are noted one by one."""
+GAPS_RECORDED_MAX = 1000
+"""The number of gaps of one crash that are recorded one by one."""
 
 logger = logging.getLogger("tailrace.hub")
 
 
-class HubInfo(NamedTuple):
-    """What a hub says of itself."""
-
-    hub_id: str
-    format: int
-    sync: str
-    incarnation: int
-    created_ms: int
-    gaps: tuple[str, ...]
-    """Batches that the last crash of the machine lost, in words, until they are accepted."""
-
-
 def boot_id() -> str:
-    """The kernel's name for this run of the machine."""
+    """Return the kernel's id of this boot of the machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def read_info(connection: apsw.Connection, directory: Path) -> HubInfo | None:
-    """What the hub says of itself, None where there is no hub yet; refuses a newer format."""
+    """Return the identity and policy of a hub, None if there is no hub yet; refuses a newer
+    format."""
     if not select(connection, "SELECT 1 FROM sqlite_schema WHERE name = 'meta'"):
         return None
     meta: dict[str, Any] = dict(select(connection, "SELECT name, value FROM meta"))
     if meta["format"] > FORMAT:
         raise IncompatibleHub(
-            f"{directory} is a hub of format {meta['format']}, this Tailrace knows up to {FORMAT}",
-            "open it with the Tailrace that made it, or a newer one",
+            f"{directory} is a hub of format {meta['format']},"
+            f" this Tailrace supports formats up to {FORMAT}",
+            "open it with the version of Tailrace that created it, or a newer one",
         )
     return HubInfo(
         *(meta["hub_id"], meta["format"], meta["sync"], meta["incarnation"], meta["created_ms"]),
@@ -78,7 +70,7 @@ def read_info(connection: apsw.Connection, directory: Path) -> HubInfo | None:
 
 
 def create(connection: apsw.Connection, sync: str, boot: str, now_ms: int) -> None:
-    """Make the tables of a new hub. The caller holds the commit lock."""
+    """Create the tables of a new hub. The caller holds the commit lock."""
     connection.execute("BEGIN IMMEDIATE")
     connection.execute(SCHEMA)
     meta = {
@@ -98,7 +90,8 @@ def create(connection: apsw.Connection, sync: str, boot: str, now_ms: int) -> No
 
 
 def migrate(connection: apsw.Connection, stored: int) -> None:
-    """Make a hub of an older format one of this, in one step. The caller holds the commit lock."""
+    """Upgrade a hub of an older format to this one, in one step. The caller holds the commit
+    lock."""
     if stored == FORMAT:
         return
     connection.execute("BEGIN IMMEDIATE")
@@ -108,26 +101,36 @@ def migrate(connection: apsw.Connection, stored: int) -> None:
     connection.execute("COMMIT")
 
 
+def check_current(stored: int, directory: Path) -> None:
+    """Raise `IncompatibleHub` for an older format, which only a process that may write upgrades."""
+    if stored != FORMAT:
+        raise IncompatibleHub(
+            f"{directory} is a hub of format {stored}, and this Tailrace reads format {FORMAT}",
+            "open it once for writing, which upgrades it:"
+            f" tailrace --hub {shlex.quote(str(directory))} status",
+        )
+
+
 def check_sync(asked: str | None, stored: str | None = None) -> None:
-    """Refuse an unknown policy, or another than the hub was made with."""
+    """Raise `InvalidValue` for an unknown policy, or for another than the hub's own."""
     if asked is not None and asked not in SYNC_POLICIES:
         raise InvalidValue("sync", asked, " or ".join(sorted(SYNC_POLICIES)))
     if asked is not None and stored is not None and asked != stored:
         raise InvalidValue(
             "sync",
             asked,
-            f"{stored}: a hub's policy is set when it is made",
-            "leave it out to open this hub",
+            f"{stored}: a hub's sync policy is fixed when the hub is created",
+            "omit sync to open this hub",
         )
 
 
 def begin_incarnation(
     connection: apsw.Connection, layout: Layout, disk: Disk, boot: str, now_ms: int
 ) -> None:
-    """After a restart of the machine, start a new incarnation, and note the gaps that are found.
+    """After a restart of the machine, start a new incarnation, and record the gaps.
 
-    The caller holds the commit lock and no other process has the hub open. Nothing happens on
-    the same boot.
+    The caller holds the commit lock and no other process has the hub open. On the same boot nothing
+    changes.
     """
     ((stored,),) = select(connection, "SELECT value FROM meta WHERE name = 'boot'")
     if stored == boot:
@@ -153,36 +156,36 @@ def begin_incarnation(
         (INCARNATION_VERSIONS,),
     )
     connection.execute("UPDATE meta SET value = ? WHERE name = 'boot'", (boot,))
-    noted = [*gaps[:GAPS_NOTED_MAX], *_uncounted(len(gaps) - GAPS_NOTED_MAX)]
+    recorded = [*gaps[:GAPS_RECORDED_MAX], *_more_gaps(len(gaps) - GAPS_RECORDED_MAX)]
     connection.execute(
         "UPDATE meta SET value = ltrim(value || ?, char(10)) WHERE name = 'gaps'",
-        ("".join(f"\n{gap}" for gap in noted),),
+        ("".join(f"\n{gap}" for gap in recorded),),
     )
     connection.execute("COMMIT")
-    for gap in noted:
+    for gap in recorded:
         logger.warning("%s", gap)
 
 
 def accept_gaps(connection: apsw.Connection) -> None:
-    """Forget the gaps that are noted, inside a commit."""
+    """Remove the recorded gaps, inside a commit."""
     connection.execute("UPDATE meta SET value = '' WHERE name = 'gaps'")
 
 
-def _uncounted(more: int) -> list[str]:
+def _more_gaps(more: int) -> list[str]:
     return [f"{more} more batches did not survive the machine's crash"] if more > 0 else []
 
 
 def _drop_lost_batches(connection: apsw.Connection, layout: Layout, disk: Disk) -> list[str]:
-    """Remove the entries of active segments whose bytes a crash has lost, and say which they
-    were."""
+    """Remove the entries of active segments whose bytes a crash has lost, and return them in
+    words."""
     gaps = []
     rows = select(
         connection,
         "SELECT p.topic, p.storage, p.number, e.* FROM partitions p JOIN entries e"
         " ON e.partition = p.id AND e.segment = p.segment ORDER BY e.partition, e.base",
     )
-    for topic, storage, place, number, *columns, base in rows:
-        partition = Partition(topic, storage, place)
+    for topic, storage, index, number, *columns, base in rows:
+        partition = Partition(topic, storage, index)
         entry = BatchEntry(*columns)
         segment = Segment(layout.partition(partition, number), base, disk)
         damages = segment.verify([entry])

@@ -1,4 +1,4 @@
-"""Open segments, kept for a while: at most `OPEN_MAX`, the least recently used let go first."""
+"""A cache of open segments: at most `OPEN_MAX`, the least recently used is closed first."""
 
 from __future__ import annotations
 
@@ -14,28 +14,32 @@ OPEN_MAX = 128
 
 
 class Segments:
-    """Opened segments by partition number, base offset and generation. One in use outlives its
-    place here."""
+    """Open segments by partition number, base offset and generation. A segment that is in use stays
+    open after it leaves the cache."""
 
-    def __init__(self, layout: Layout, disk: Disk) -> None:
+    def __init__(self, layout: Layout, disk: Disk, kind: type[Segment] = Segment) -> None:
         self._layout = layout
         self._disk = disk
+        self._kind = kind
         self.after_fork()
 
     def after_fork(self) -> None:
-        """In a forked child: let go of all, which threads of the parent may have been at."""
+        """In a forked child: drop all segments, which threads of the parent may have been using."""
         self._open: OrderedDict[tuple[int, int, int], Segment] = OrderedDict()
         self._mutex = threading.Lock()
 
     def get(self, partition: Partition, number: int, base: int, generation: int = 0) -> Segment:
-        """The segment of a partition, opened or not. One that is appended to has generation 0."""
+        """Return the segment of a partition; its files are opened on first use.
+
+        A segment that takes appends has generation 0.
+        """
         key = (number, base, generation)
         with self._mutex:
             segment = self._open.get(key)
             if segment is None:
                 self._drop_removed()
                 directory = self._layout.partition(partition, number)
-                segment = self._open[key] = Segment(directory, base, self._disk, generation)
+                segment = self._open[key] = self._kind(directory, base, self._disk, generation)
                 if len(self._open) > OPEN_MAX:
                     self._open.popitem(last=False)
             else:
@@ -43,11 +47,11 @@ class Segments:
             return segment
 
     def _drop_removed(self) -> None:
-        """Let go of those whose files are gone, which take room as long as they are open."""
+        """Drop segments whose files were removed: open files keep their disk space."""
         for key in [key for key, segment in self._open.items() if segment.is_removed]:
             del self._open[key]
 
     def clear(self) -> None:
-        """Let go of all."""
+        """Drop all segments."""
         with self._mutex:
             self._open.clear()

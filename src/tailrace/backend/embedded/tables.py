@@ -10,14 +10,14 @@ import apsw
 
 from tailrace.backend.contract import FENCES, Change, Entry, StorageTopic, Transaction
 from tailrace.backend.embedded.committer import Work
-from tailrace.backend.embedded.database import Database, select
 from tailrace.backend.embedded.opening import INCARNATION_OFFSETS
+from tailrace.backend.embedded.snapshots import Snapshots, select
 from tailrace.errors import Conflict, Fenced, UnknownTopic, WatchExpired
 
 REMOVALS_KEPT = 4096
-"""So many removed entries are remembered for `watch`."""
+"""The number of removed entries that are stored for `watch`."""
 
-# A topic that a crash took back, made again, must not give the offsets that the lost one gave.
+# A topic that a crash removed and that is created again must not reuse the offsets of the lost one.
 _CREATE = (
     "INSERT INTO partitions(topic, storage, number, created, next_offset)"
     " SELECT ?, ?, ?, ?, CASE sync.value WHEN 'none'"
@@ -32,11 +32,11 @@ _ABOVE_ALL = "\U0010ffff"
 class EmbeddedTable:
     """See `tailrace.backend.contract.Table`."""
 
-    def __init__(self, database: Callable[[], Database]) -> None:
+    def __init__(self, database: Callable[[], Snapshots]) -> None:
         self._database = database
 
     def get(self, table: str, key: bytes) -> bytes | None:
-        """The newest committed value, or None."""
+        """Return the newest committed value, or None."""
         rows = self._database().rows(
             "SELECT value FROM tables WHERE name = ? AND key = ?", (table, key)
         )
@@ -45,7 +45,7 @@ class EmbeddedTable:
     def scan(
         self, table: str, start: bytes = b"", end: bytes | None = None, limit: int = 1000
     ) -> list[tuple[bytes, bytes]]:
-        """Keys from `start` up to, not including, `end`, in byte order, at most `limit`."""
+        """Return keys and values from `start` up to, not including, `end`, at most `limit`."""
         bound, bindings = ("", ()) if end is None else (" AND key < ?", (end,))
         return self._database().rows(
             "SELECT key, value FROM tables WHERE name = ? AND key >= ?"
@@ -58,21 +58,21 @@ class EmbeddedStore:
     """See `tailrace.backend.contract.Store`."""
 
     def __init__(
-        self, database: Callable[[], Database], submit: Callable[[Work], Any], directory: Path
+        self, database: Callable[[], Snapshots], submit: Callable[[Work], Any], directory: Path
     ) -> None:
         self._database = database
         self._submit = submit
         self._directory = directory
 
     def get(self, key: str) -> Entry | None:
-        """The entry, or None when it does not exist."""
+        """Return the entry, or None if it does not exist."""
         rows = self._database().rows(
             "SELECT key, value, version FROM store WHERE key = ? AND value IS NOT NULL", (key,)
         )
         return Entry(*rows[0]) if rows else None
 
     def scan(self, prefix: str) -> list[Entry]:
-        """All entries whose key begins with `prefix`, in key order."""
+        """Return all entries whose key begins with `prefix`, in key order."""
         rows = self._database().rows(
             "SELECT key, value, version FROM store"
             " WHERE key >= ? AND key < ? AND value IS NOT NULL ORDER BY key",
@@ -81,7 +81,7 @@ class EmbeddedStore:
         return [Entry(*row) for row in rows]
 
     def commit(self, change: Change) -> int:
-        """Do all of it and return the version that every written entry now has, or raise
+        """Commit the whole change and return the version of every written entry, or raise
         `Conflict`."""
         version: int = self._submit(
             Work(
@@ -92,12 +92,12 @@ class EmbeddedStore:
         return version
 
     def watch(self, prefix: str, after: int) -> list[Entry]:
-        """Entries written or removed after version `after`, oldest first."""
-        with self._database().look() as connection:
+        """Return the entries written or removed after version `after`, oldest first."""
+        with self._database().snapshot() as connection:
             ((floor,),) = select(connection, "SELECT value FROM meta WHERE name = 'floor'")
             if after < floor:
                 raise WatchExpired(after, floor)
-            # By version: few are new, whatever the prefix. (SQLite would look through all keys.)
+            # By version, because few entries are new. (SQLite would scan all keys of the prefix.)
             rows = select(
                 connection,
                 "SELECT key, value, version FROM store"
@@ -140,7 +140,7 @@ class EmbeddedStore:
 
 
 def check_transaction(connection: apsw.Connection, transaction: Transaction) -> None:
-    """Raise what forbids a transaction: a stale fence, or a table key that should not be there."""
+    """Raise the error that forbids a transaction: a stale fence, or a key that must not exist."""
     fence = transaction.fence
     if fence is not None:
         version = _version(connection, FENCES + fence.name)
@@ -155,7 +155,7 @@ def check_transaction(connection: apsw.Connection, transaction: Transaction) -> 
 
 
 def write_tables(connection: apsw.Connection, transaction: Transaction) -> None:
-    """Make the rows of a transaction's table writes."""
+    """Write the rows of a transaction's table writes."""
     for (table, key), value in transaction.table.items():
         if value is None:
             connection.execute("DELETE FROM tables WHERE name = ? AND key = ?", (table, key))

@@ -1,14 +1,14 @@
-"""Carrying a group of work into the hub: bytes into segments, then one commit of `hub.db`.
+"""Writing a group of work to the hub: bytes into segments, then one commit of `hub.db`.
 
 In this order: take the locks of the partitions; read their tails; write the bytes at the tails;
-sync them; take the commit lock; check fences and seals and write the rows; COMMIT; wake
-followers. Bytes that no committed row names do not exist, so there is nothing to undo and
-nothing to recover, wherever the process dies.
+sync them; take the commit lock; check fences and seals and write the rows; COMMIT; wake followers.
+Bytes that no committed row names do not exist. So there is nothing to undo and nothing to recover,
+wherever the process dies.
 
-*Orphan frames.* A process killed inside COMMIT may leave frames in the WAL that the next
-recovery takes for committed. A log file longer than its committed tail is the sign that this
-may be so. Before anything is written over such bytes, a small commit of our own takes the place
-of such frames, and the tails are read again.
+*Orphan frames.* A process killed inside COMMIT may leave frames in the WAL that the next recovery
+takes for committed. A log file longer than its committed tail shows that this may be so. Before
+anything is written over such bytes, a small commit of this process replaces such frames, and the
+tails are read again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from pathlib import Path
 
 import apsw
 
-from tailrace.backend.embedded.appending import (
+from tailrace.backend.embedded.commit_point import CommitPoint, Parts, touch
+from tailrace.backend.embedded.committer import Work
+from tailrace.backend.embedded.folding import FOLD_ABOVE, fold
+from tailrace.backend.embedded.placement import (
     Placement,
     Tail,
     commit_rows,
@@ -28,35 +31,42 @@ from tailrace.backend.embedded.appending import (
     read_tail,
     stamp,
 )
-from tailrace.backend.embedded.committer import Work
-from tailrace.backend.embedded.database import select
-from tailrace.backend.embedded.folding import FOLD_ABOVE, fold
-from tailrace.backend.embedded.forking import NO_FORK
-from tailrace.backend.embedded.publisher import Parts, Publisher, touch
-from tailrace.errors import BackendUnavailable, DiskFull, Error, Sealed, UnknownTopic
+from tailrace.backend.embedded.snapshots import select
+from tailrace.backend.forking import NO_FORK
+from tailrace.errors import (
+    BackendUnavailable,
+    DiskFull,
+    Error,
+    HubReplaced,
+    Sealed,
+    UnknownTopic,
+)
 from tailrace.log.segment import Segment
 from tailrace.message import Partition, Range
 
 REST_OF_GROUP_S = 1.0
-"""How long the rest of a group waits for each lock after a partition could not be had in time."""
+"""How long the rest of a group waits for each lock after the lock of one partition timed out."""
 
 _HUB_DEPTH = 3
 """A partition's directory is `topics/ORDERS/1.7-42` in the hub's."""
 
 
-class Writer:
-    """One thread of the process is in here at a time (`Committer` sees to that)."""
+class GroupWriter:
+    """Writes groups of work. Used by one thread at a time, which `Committer` ensures."""
 
-    def __init__(self, parts: Parts, publisher: Publisher) -> None:
+    def __init__(self, parts: Parts, commit_point: CommitPoint) -> None:
         self._parts = parts
-        self._publisher = publisher
+        self._commit_point = commit_point
         self._numbers: dict[Partition, int] = {}
 
-    def carry(self, group: list[Work], deadline: float) -> Iterable[Work]:
-        """Do a group of work, settle each piece, and give back, in order, what has to be done
-        again."""
-        self._publisher.check_going()
+    def execute(self, group: list[Work], deadline: float) -> Iterable[Work]:
+        """Execute a group of work and set the outcome of each piece.
+
+        Returns the pieces to execute again, in order.
+        """
+        self._commit_point.check_not_stopped()
         parts = self._parts
+        parts.identity.check()
         locked: list[int] = []
         again: list[Work] = []
         try:
@@ -75,16 +85,16 @@ class Writer:
             self._publish(group, placed, again, deadline)
             self._fold(placed, deadline)
             return again
-        except Error:  # some of ours are OSErrors too
+        except Error:  # Some errors of Tailrace are OSErrors too.
             raise
         except (OSError, apsw.Error) as error:
-            raise self._publisher.unavailable(error) from error
+            raise self._commit_point.unavailable(error) from error
         finally:
             for number in locked:
                 parts.locks.unlock_partition(number)
 
     def _admitted(self, group: Sequence[Work]) -> dict[Partition, int]:
-        """The numbers of the partitions to be written. Work that is bound to be refused drops out
+        """Return the numbers of the partitions to be written. Work that would be refused drops out
         here."""
         numbers: dict[Partition, int] = {}
         writer = self._parts.database.writer
@@ -105,10 +115,12 @@ class Writer:
         return numbers
 
     def _keep_reserve(self) -> None:
+        if self._parts.identity.has_reserve:
+            return
         try:
             self._parts.layout.keep_reserve()
         except DiskFull:
-            # Segments that others have deleted take room as long as this process has them open.
+            # Deleted segments use disk space as long as this process has them open.
             self._parts.segments.clear()
             self._parts.layout.keep_reserve()
 
@@ -134,7 +146,7 @@ class Writer:
     ) -> dict[Work, list[Placement]]:
         placed = self._place(group, numbers, again)
         if self._find_orphans(placed):
-            self._publisher.change(touch, deadline)
+            self._commit_point.change(touch, deadline)
             again.clear()
             placed = self._place(group, numbers, again)
             self._find_orphans(placed)
@@ -185,8 +197,8 @@ class Writer:
             raise Sealed(partition.topic, partition.storage)
 
     def _find_orphans(self, placed: dict[Work, list[Placement]]) -> bool:
-        """Make the files that are missing; True when any holds bytes behind its committed end."""
-        found = False
+        """Create missing files; return True if any file has bytes beyond its committed end."""
+        found = opened = False
         seen: set[tuple[int, int]] = set()
         directories: set[Path] = set()
         for work, placements in placed.items():
@@ -197,17 +209,37 @@ class Writer:
                 seen.add(key)
                 segment = self._segment(partition, placement)
                 if placement.rolls:
-                    segment.directory.mkdir(parents=True, exist_ok=True)
+                    self._parts.layout.make_partition_directory(segment.directory)
                     segment.create()
                     directories.add(segment.directory)
                     if placement.before.segment is None:
                         directories.update(segment.directory.parents[:_HUB_DEPTH])
-                found |= segment.log_bytes() > placement.entry.position
-        # Synced also where they exist: whoever made them may have been killed before its sync.
+                if not segment.is_open:
+                    opened = True
+                found |= self._log_bytes(segment, placement) > placement.entry.position
+        if opened:  # After the paths were used: so they led to the hub.
+            self._parts.identity.check()
+        # Existing files are synced too: their creator may have been killed before its sync.
         if directories:
             disk = self._parts.disk
-            self._publisher.sync(partial(disk.sync_directory, path) for path in directories)
+            self._commit_point.sync(partial(disk.sync_directory, path) for path in directories)
         return found
+
+    def _log_bytes(self, segment: Segment, placement: Placement) -> int:
+        """Return the length of a log file; `HubReplaced` if the file was removed, but its topic was
+        not deleted."""
+        try:
+            if not segment.is_open:
+                segment.open_for_append()
+            return segment.log_bytes()
+        except FileNotFoundError as error:
+            parts = self._parts
+            with NO_FORK:
+                tail = read_tail(parts.database.writer, placement.after.number)
+            if tail is None or tail.segment != placement.before.segment:
+                return 0  # The commit refuses the append.
+            found = f"{segment.log_path} was removed"
+            raise HubReplaced(str(parts.layout.directory), found) from error
 
     def _segment(self, partition: Partition, placement: Placement) -> Segment:
         return self._parts.segments.get(partition, placement.after.number, placement.segment)
@@ -225,13 +257,13 @@ class Writer:
                 written[id(segment)] = segment
         parts.reach("written")
         if parts.syncs and written:
-            self._publisher.sync(segment.sync for segment in written.values())
+            self._commit_point.sync(segment.sync for segment in written.values())
             parts.reach("synced")
 
     def _close_segment(self, partition: Partition, tail: Tail) -> None:
         assert tail.segment is not None
         full = self._parts.segments.get(partition, tail.number, tail.segment)
-        self._publisher.sync((full.sync, full.sync_positions))
+        self._commit_point.sync((full.sync, full.sync_positions))
 
     def _fold(self, placed: dict[Work, list[Placement]], deadline: float) -> None:
         crowded = {
@@ -241,7 +273,7 @@ class Writer:
             if placement.after.entries > FOLD_ABOVE and work.finished and work.error is None
         }
         for partition, number in crowded.items():
-            fold(self._parts, self._publisher, partition, number, deadline)
+            fold(self._parts, self._commit_point, partition, number, deadline)
 
     def _publish(
         self,
@@ -255,15 +287,19 @@ class Writer:
         if not waiting:
             return
         done: list[Work] = []
-        parts.locks.lock_commit(deadline)
+        waited = parts.locks.lock_commit(deadline)
         try:
+            if waited:
+                parts.identity.check()
             parts.reach("commit-locked")
-            self._publisher.commit(
+            self._commit_point.commit(
                 lambda writer: self._apply(writer, waiting, placed, done, again),
-                lambda writer: _landed(writer, [placed[work] for work in done if work.appends]),
+                lambda writer: _are_committed(
+                    writer, [placed[work] for work in done if work.appends]
+                ),
             )
             parts.reach("committed")
-            self._publisher.checkpoint_if_due()
+            self._commit_point.checkpoint_if_due()
         finally:
             parts.locks.unlock_commit()
         for work in done:
@@ -279,10 +315,10 @@ class Writer:
         done: list[Work],
         again: list[Work],
     ) -> None:
-        """Make the rows of each piece of work.
+        """Write the rows of each piece of work.
 
-        Behind one that drops out, later appends to its partitions are in the wrong places:
-        those come again.
+        After a piece that drops out, later appends to its partitions have wrong places; they are
+        executed again.
         """
         alone = len(waiting) == 1
         for work in waiting:
@@ -314,18 +350,18 @@ class Writer:
 
 
 def _refuse(group: Sequence[Work], partition: Partition, error: BackendUnavailable) -> None:
-    """Settle the work that needs a partition which cannot be had; the rest goes on."""
+    """Finish the work that needs a partition whose lock timed out; the rest continues."""
     for work in group:
         if any(wanted == partition for wanted, _ in work.appends):
             work.finish(error)
 
 
 class _Moved(Exception):
-    """The partition is not where it was a moment ago; look again and repeat."""
+    """The partition has moved since it was read; read it again and retry."""
 
 
-def _landed(connection: apsw.Connection, placed: Sequence[Sequence[Placement]]) -> bool:
-    """Whether the appends of a group, all of one commit, are committed."""
+def _are_committed(connection: apsw.Connection, placed: Sequence[Sequence[Placement]]) -> bool:
+    """True if the appends of a group, all of one commit, are committed."""
     if not placed:
         return False
     after = placed[-1][-1].after

@@ -1,13 +1,12 @@
-"""Processes and consumers of a `GroupWorld`, as tests hold them: over all their lives."""
+"""Processes and consumers of a `GroupWorld`, over all their lives."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tailrace.group.delivery import Delivery
-from tailrace.message import Partition
-from tailrace.testing.groups.handling import Consuming
+from tailrace.delivery.delivery import Delivery
+from tailrace.testing.groups.handling import ConsumingOptions
 from tailrace.testing.groups.program import GroupProgram
 from tailrace.testing.groups.session import SimulatedSession
 from tailrace.testing.process import Process
@@ -17,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def doubling(attempt: int) -> float:
-    """0.1 s after the first attempt, then twice as long each time, at most 5 s."""
+    """Return 0.1 s for the first attempt, then twice as long each time, at most 5 s."""
     return min(0.1 * 2.0 ** (attempt - 1), 5.0)
 
 
 class SimulatedProcess(Process):
-    """A process of a `GroupWorld`, with consumers that come back when it does."""
+    """A process of a `GroupWorld`. Its consumers join again when it restarts."""
 
     program: GroupProgram
 
@@ -30,7 +29,6 @@ class SimulatedProcess(Process):
         super().__init__(world.simulation, name, self._make)
         self._world = world
         self._consumers: dict[str, Consumer] = {}
-        self._random = world.simulation.random(f"waking of {name}")
 
     def consumer(
         self,
@@ -45,14 +43,14 @@ class SimulatedProcess(Process):
         revoke_timeout_s: float = 35.0,
         progress_interval_s: float = 1.0,
     ) -> Consumer:
-        """A consumer in this process, that joins the group now and after every restart.
+        """Add a consumer to this process. It joins the group now and after every restart.
 
-        `handler` is called with each delivery when its time, `takes_s`, has passed. When it raises
-        an error, the message comes again after `retry_s` of the attempt, at most `attempts` times;
-        the back-off costs no real time. It may also `nack` the delivery itself.
+        `handler` is called with each delivery after its time, `takes_s`, has passed. If it raises
+        an error, the message is redelivered after `retry_s` of the attempt, up to `attempts`
+        attempts; the delay costs no real time. The handler may also `ack` or `nack` the delivery.
         """
         span = takes_s if isinstance(takes_s, tuple) else (takes_s, takes_s)
-        consuming = Consuming(
+        consuming = ConsumingOptions(
             group, handler, span, concurrency, attempts, retry_s, revoke_timeout_s,
             progress_interval_s,
         )  # fmt: skip
@@ -63,18 +61,11 @@ class SimulatedProcess(Process):
         return consumer
 
     def consumers_of(self, group: str) -> list[Consumer]:
-        """Those that want to consume here."""
+        """Return the consumers of a group in this process that have not left."""
         return [c for c in self._consumers.values() if c.group == group and c.wanted]
 
-    def records_came(self, partition: Partition) -> None:
-        """Let those that own the partition hear of it a little later."""
-        unit = str(partition)
-        if any(session.owns(unit) for session in self.program.sessions.values()):
-            delay_s = self._random.uniform(0, 0.002)
-            self.after(delay_s, lambda: self.program.wake([partition]))
-
     def start(self) -> None:
-        """Begin a new life; its consumers join again."""
+        """Begin a new life. The consumers join again."""
         super().start()
         for consumer in self._consumers.values():
             consumer.session = None
@@ -86,22 +77,22 @@ class SimulatedProcess(Process):
 
 
 class Consumer:
-    """A consumer as a test holds it, over all lives of its process."""
+    """A consumer of a simulated process, over all lives of the process."""
 
-    def __init__(self, process: SimulatedProcess, name: str, consuming: Consuming) -> None:
+    def __init__(self, process: SimulatedProcess, name: str, consuming: ConsumingOptions) -> None:
         self.process = process
         self.name = name
         self.group = consuming.group
         self.wanted = True
-        """Whether it wants to consume: it has not left."""
+        """True unless the consumer has left."""
         self.session: SimulatedSession | None = None
         self._consuming = consuming
         self._joined = 0
 
     def join(self) -> None:
-        """Join the group, again if it had left; a dead process does so when it starts.
+        """Join the group, also after `leave`. In a dead process, the consumer joins at its start.
 
-        Does nothing where it takes part already.
+        Does nothing if the consumer is a member already.
         """
         there = self.wanted and self.session is not None
         self.wanted = True
@@ -111,13 +102,13 @@ class Consumer:
             self.session = self.process.program.subscribe(name, self._consuming)
 
     def leave(self) -> None:
-        """Leave as one should: what is in hand is finished and kept."""
+        """Leave in an orderly way: messages in flight are handled and acknowledged first."""
         self.wanted = False
         if self.session is not None and self.process.alive:
             self.process.program.unsubscribe(self.session.id)
 
     def die(self) -> None:
-        """Be gone inside a process that lives on."""
+        """End without leaving, in a process that continues."""
         self.wanted = False
         if self.session is not None and self.process.alive:
             self.process.program.kill(self.session.id)
@@ -125,5 +116,5 @@ class Consumer:
 
     @property
     def units(self) -> list[str]:
-        """The units that it owns now."""
+        """The units that the consumer owns now."""
         return [] if self.session is None else sorted(self.session.units)

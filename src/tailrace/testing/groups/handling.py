@@ -1,34 +1,34 @@
-"""Users' handlers in a simulation: what they are given, and what becomes of it."""
+"""The calls of users' handlers in a simulation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
-from tailrace.group.chunk import Chunk, Fate
-from tailrace.group.delivery import Delivery
-from tailrace.group.handlers import check_handlers
-from tailrace.group.offer import Offer
+from tailrace.delivery.delivery import Delivery
+from tailrace.delivery.fetched import FetchedBatch, FetchedRow, Resolution, Resolver
 from tailrace.log.columns import from_records
 from tailrace.message import Message, Partition
 from tailrace.testing.arguments import (
     check_callable,
     check_count,
+    check_handler,
     check_seconds,
     check_span,
 )
-from tailrace.testing.groups.checks import Checks, Holder
-from tailrace.testing.groups.ground import Ground
+from tailrace.testing.groups.checks import CheckedSession, Checks
+from tailrace.testing.groups.storage import SimulatedStorage
 
 
 @dataclass(frozen=True, slots=True)
-class Consuming:
-    """What a consumer does with its messages.
+class ConsumingOptions:
+    """The options of a simulated consumer.
 
-    `handler` is called when its time, drawn from `takes_s`, has passed; None is content with every
-    message. When it raises an error, the message comes again after `retry_s` of the attempt, at
-    most `attempts` times in all.
+    `handler` is called after its time, random within `takes_s`, has passed; without a handler every
+    message is acknowledged. If it raises an error, the message is redelivered after `retry_s` of
+    the attempt, up to `attempts` attempts.
     """
 
     group: str
@@ -42,7 +42,7 @@ class Consuming:
 
     def __post_init__(self) -> None:
         if self.handler is not None:
-            check_handlers(self.handler, None)
+            check_handler(self.handler)
         check_span("takes_s", self.takes_s)
         check_count("concurrency", self.concurrency)
         check_count("attempts", self.attempts)
@@ -51,62 +51,51 @@ class Consuming:
         check_seconds("progress_interval_s", self.progress_interval_s)
 
 
-class Handling:
-    """Calls the handler of a consumer, as a real session does, and tells the checks."""
+class HandlerCaller:
+    """Calls the handler of a consumer, as `Consumer.run` does, and reports to the checks."""
 
     def __init__(
         self,
-        consuming: Consuming,
-        ground: Ground,
+        consuming: ConsumingOptions,
+        storage: SimulatedStorage,
         checks: Checks,
         decode: Callable[[Message[Any]], Any],
     ) -> None:
         self._consuming = consuming
-        self._ground = ground
+        self._storage = storage
         self._checks = checks
         self._decode = decode
 
-    def call(self, holder: Holder, partition: Partition, offer: Offer) -> float | None:
-        """After how long the message is to come again; None when it is done."""
-        again_s = self._again_s(holder, partition, offer)
-        if again_s is None:
-            self._checks.succeeded(holder, str(partition), offer.offset)
-        return again_s
-
-    def _again_s(self, holder: Holder, partition: Partition, offer: Offer) -> float | None:
-        handler = self._consuming.handler
+    def call(
+        self, holder: CheckedSession, partition: Partition, row: FetchedRow, to: Resolver
+    ) -> None:
+        """Call the handler with a message, and resolve the delivery as the handler did."""
+        unit, offset, handler = str(partition), row.offset, self._consuming.handler
         if handler is None:
-            return None
-        verdict = _Verdict()
+            self._checks.succeeded(holder, unit, offset)
+            to.ack(offset, False)
+            return
+        delivery = self._delivery(partition, row, to)
+        error: Exception | None = None
         try:
-            handler(self._delivery(partition, offer, verdict))
-        except Exception as error:
-            self._checks.failed(holder, str(partition), offer.offset, error)
-            return self._consuming.retry_s(offer.attempt)
-        if verdict.again_s is not None:
-            self._checks.failed(holder, str(partition), offer.offset, None)
-        return verdict.again_s
+            handler(delivery)
+        except Exception as raised:
+            error = raised
+        if delivery.resolution is Resolution.ACKED or (error is None and not delivery.resolved):
+            self._checks.succeeded(holder, unit, offset)
+        else:
+            self._checks.failed(holder, unit, offset, error)
+        if not delivery.resolved:
+            if error is None:
+                delivery.ack()
+            else:
+                delivery.nack(timedelta(seconds=self._consuming.retry_s(row.attempt)))
 
-    def _delivery(self, partition: Partition, offer: Offer, verdict: _Verdict) -> Delivery[Any]:
-        """The message as a handler gets it in a real session."""
-        record = self._ground.record(partition, offer.offset)
-        chunk = Chunk(partition, record.offset, record.offset + 1, from_records([record]))
-        chunk.redelivered_below = offer.chunk.redelivered_below
-        chunk.owner = verdict
-        chunk.decode = self._decode
-        return Delivery(chunk, 0, offer.attempt)
-
-
-class _Verdict:
-    """What a handler says of a delivery by itself. Implements `tailrace.group.chunk.Settling`."""
-
-    def __init__(self) -> None:
-        self.again_s: float | None = None
-
-    def ack(self, offset: int, wait: bool) -> None:
-        """It is done, as when the handler returns."""
-
-    def nack(self, offset: int, delay_s: float) -> Fate:
-        """It is to come again."""
-        self.again_s = delay_s
-        return Fate.AGAIN
+    def _delivery(self, partition: Partition, row: FetchedRow, to: Resolver) -> Delivery[Any]:
+        """Return the message as a handler receives it in a real session."""
+        record = self._storage.record(partition, row.offset)
+        batch = FetchedBatch(partition, record.offset, record.offset + 1, from_records([record]))
+        batch.redelivered_below = row.batch.redelivered_below
+        batch.resolver = to
+        batch.decode = self._decode
+        return Delivery(batch, 0, row.attempt)

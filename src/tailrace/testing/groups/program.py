@@ -1,15 +1,14 @@
-"""What runs in a simulated process that takes part in groups: a `Registry`, and around it what
-`tailrace.group.runtime` is in a real one."""
+"""The program of a simulated process with consumers: a `Registry`, and the parts around it that
+`tailrace.group.runtime` has in a real process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
-from tailrace.backend.contract import Change
+from tailrace.backend.contract import Change, Entry
 from tailrace.errors import UnknownGroup
-from tailrace.group import grants
-from tailrace.group.actions import (
+from tailrace.group.protocol.actions import (
     Action,
     Beat,
     CommitGrants,
@@ -17,40 +16,40 @@ from tailrace.group.actions import (
     Drain,
     Drop,
     Elect,
+    FindLeader,
     Install,
-    Look,
     Probe,
     ReadGrants,
     ReadUnits,
-    Record,
     Resign,
     Send,
+    WriteHistory,
 )
-from tailrace.group.carrying_out import StoreActions, Wanted
-from tailrace.group.definition import GROUPS, LEADERS
-from tailrace.group.events import (
+from tailrace.group.protocol.events import (
     Beaten,
     Died,
     Event,
     Received,
-    Subscribed,
     Tick,
-    Unsubscribed,
 )
-from tailrace.group.probing import HOLDS, Probing
-from tailrace.group.registry import Registry
-from tailrace.group.seeking import SEEKS
+from tailrace.group.protocol.registry import Registry
+from tailrace.group.runtime.liveness import Liveness
+from tailrace.group.runtime.store_actions import GroupAction, StoreActions
+from tailrace.group.store import grants
+from tailrace.group.store.definition import LEADERS
+from tailrace.group.store.partition_units import PartitionUnits
+from tailrace.group.store.presence import HOLDS
+from tailrace.group.store.unit_source import UnitSources
 from tailrace.message import Partition
-from tailrace.testing.groups.handling import Consuming, Handling
+from tailrace.testing.groups.handling import ConsumingOptions, HandlerCaller
 from tailrace.testing.groups.session import SimulatedSession
 from tailrace.testing.groups.worker import Worker
 from tailrace.testing.process import Process
-from tailrace.topic.composite import TOPICS
 
 if TYPE_CHECKING:
     from tailrace.testing.groups.world import GroupWorld
 
-_RETRY_S = 0.5
+_RETRY_S: Final = 0.5
 
 
 class GroupProgram:
@@ -64,70 +63,107 @@ class GroupProgram:
         self._world = world
         self._process = process
         self._backend = world.store_of(process.name)
-        self._hold = world.ground.hold(HOLDS + process.token, process.token)
+        self._hold = world.storage.hold(HOLDS + process.token, process.token)
         self._random = world.simulation.random(f"threads of {process.token}")
         self._store = self._make_worker()
-        self._tide = self._make_worker()
-        self._probing = Probing(self._backend.beats, process.clock, world.times.lease_s)
-        self._waiting: dict[Wanted, None] = {}
-        self._actions = StoreActions(self._backend, process.token)
-        self._changed: dict[str, None] = {}
-        self._looking = False
+        self._watcher = self._make_worker()
+        self._probing = Liveness(self._backend.beats, process.clock, world.times.lease_s)
+        self._waiting: dict[GroupAction, None] = {}
+        self._units = PartitionUnits(self._backend)
+        self._actions = StoreActions(self._backend, process.token, UnitSources(self._units))
+        self._changed: dict[str, Entry] = {}
+        self._awaited: dict[Partition, dict[str, int]] = {}
+        self._reading = False
 
     def _make_worker(self) -> Worker:
         return Worker(self._world.simulation, self._process, self._backend, self._random)
 
     @property
     def workers(self) -> list[Worker]:
-        """Those that may be at the store."""
+        """The workers that may be at the store."""
         return [self._store, *(session.worker for session in self.sessions.values())]
 
     # Sessions.
 
-    def subscribe(self, name: str, consuming: Consuming) -> SimulatedSession:
-        """A new session of this process."""
+    def subscribe(self, name: str, consuming: ConsumingOptions) -> SimulatedSession:
+        """Start a session in this process."""
         world = self._world
-        handling = Handling(consuming, world.ground, world.checks, world.decode)
+        caller = HandlerCaller(consuming, world.storage, world.checks, world.decode)
         session = SimulatedSession(
             f"{self._process.token}/{name}",
             consuming,
             self._process,
-            world.ground,
+            self,
+            world.storage,
             self._backend,
             self._make_worker(),
             world.checks,
-            self.machine.until,
-            handling,
+            caller,
             self._random,
         )
         self.sessions[session.id] = session
-        self._process.tell(Subscribed(session.id, session.group, consuming.revoke_timeout_s))
+        session.start()
         return session
 
     def unsubscribe(self, session: str) -> None:
-        """A session leaves as it should."""
-        self._process.tell(Unsubscribed(session))
+        """Let a session leave in an orderly way."""
+        if session in self.sessions:
+            self.sessions[session].leave()
 
     def kill(self, session: str) -> None:
-        """A session is gone without a word."""
-        self.sessions.pop(session).departed()
-        self._process.tell(Died(session))
+        """End a session that does not leave, unless it has ended."""
+        if session in self.sessions:
+            self.leave(session)
+            self._process.post(Died(session))
 
-    # What the process wants of it.
+    # The runtime, as sessions see it.
+
+    def post(self, event: Event) -> None:
+        """Queue an event for the registry."""
+        self._process.post(event)
+
+    def until(self, session: str) -> float:
+        """Return the time, by the clock of the process, until which a session may deliver."""
+        return self.machine.until(session)
+
+    def await_records(self, session: str, offsets: Mapping[Partition, int]) -> None:
+        """Wake a session, once, when a partition has records beyond its offset, or is sealed."""
+        for partition, offset in offsets.items():
+            self._awaited.setdefault(partition, {})[session] = offset
+
+    def progress_due(self, session: str) -> None:
+        """Have a session save its progress within its interval."""
+        if session in self.sessions:
+            interval_s = self.sessions[session].consuming.progress_interval_s
+            self._process.after(interval_s, lambda: self._save(session))
+
+    def save_soon(self, session: str) -> None:
+        """Have a session save its progress at once."""
+        self._process.after(0.0, lambda: self._save(session))
+
+    def leave(self, session: str) -> None:
+        """Forget a session."""
+        self.sessions.pop(session).departed()
+
+    def _save(self, session: str) -> None:
+        if session in self.sessions:
+            self.sessions[session].save()
+
+    # A program, as its process sees it.
 
     def receive(self, sender: str, message: Any) -> Received:
-        """A message of another process."""
+        """Return the event for a message of another process."""
         return Received(sender, message)
 
     def end(self) -> None:
-        """The process died: nobody holds its name any more."""
+        """Release the name of the process, which has died, and end its sessions."""
         self._hold.release()
         for session in self.sessions.values():
             session.departed()
         self.sessions.clear()
 
     def perform(self, action: Action) -> None:
-        """Carry out an action of the registry."""
+        """Execute an action of the registry."""
         match action:
             case Send(process, message):
                 self._world.network.send(self._process, process, message)
@@ -142,20 +178,20 @@ class GroupProgram:
                     self.sessions[session].drop(unit, epoch)
             case Departed(session):
                 if session in self.sessions:
-                    self.sessions.pop(session).departed()
+                    self.leave(session)
             case Beat(sent_at):
-                self._tide.do(lambda: self._beat(sent_at))
+                self._watcher.do(lambda: self._beat(sent_at))
             case Probe(process):
-                self._tide.do(lambda: self._probe(process))
-            case Record():
+                self._watcher.do(lambda: self._probe(process))
+            case WriteHistory():
                 self._world.recorded(self._process.name, action)
-            case Look() | Elect() | Resign() | ReadUnits() | ReadGrants() | CommitGrants():
+            case FindLeader() | Elect() | Resign() | ReadUnits() | ReadGrants() | CommitGrants():
                 self._submit(action)
 
     # The store.
 
-    def _submit(self, action: Wanted) -> None:
-        """Have an action carried out, once if it waits already."""
+    def _submit(self, action: GroupAction) -> None:
+        """Queue an action for the store, unless it is queued already."""
         if action in self._waiting:
             return
         self._waiting[action] = None
@@ -163,70 +199,83 @@ class GroupProgram:
         def work() -> Callable[[], None] | None:
             del self._waiting[action]
             try:
-                event = self._actions.carry_out(action)
+                event = self._actions.execute(action)
             except UnknownGroup:
                 return None
-            return None if event is None else lambda: self._process.tell(event)
+            return None if event is None else lambda: self._process.post(event)
 
         self._store.do(work)
 
-    # The tide.
+    # The store watcher.
 
     def _beat(self, sent_at: float) -> Callable[[], None] | None:
         if not self._hold.beat():
             return None
         led = grants.led_by(self._backend, self._process.token)
-        return lambda: self._process.tell(Beaten(sent_at, led))
+        return lambda: self._process.post(Beaten(sent_at, led))
 
     def _probe(self, process: str) -> Callable[[], None] | None:
-        found = self._probing.look(process)
-        return None if found is None else lambda: self._process.tell(found)
+        found = self._probing.probe(process)
+        return None if found is None else lambda: self._process.post(found)
 
-    def stir(self, change: Change) -> None:
-        """Something was committed to the store."""
-        keys = [key for key in change.writes if key.startswith((LEADERS, TOPICS, SEEKS, GROUPS))]
-        if keys:
-            self._changed.update(dict.fromkeys(keys))
-            self._look_soon()
+    def store_changed(self, change: Change) -> None:
+        """React to a commit to the store."""
+        entries = [Entry(key, value, 0) for key, value in change.writes.items()]
+        changed = {entry.key: entry for entry in entries if self._is_watched(entry)}
+        if changed:
+            self._changed.update(changed)
+            self._read_soon()
         if change.seal:
             sealed = [
                 Partition(topic, storage, number)
                 for topic, storage, partitions in change.seal
                 for number in range(partitions)
             ]
-            self._process.after(self._random.uniform(0, 0.002), lambda: self.wake(sealed))
+            self.wake_soon(sealed)
 
-    def wake(self, partitions: list[Partition]) -> None:
-        """Partitions have more records, or an end."""
-        for session in self.sessions.values():
-            session.wake(partitions)
+    def _is_watched(self, entry: Entry) -> bool:
+        return entry.key.startswith(LEADERS) or self._units.concerns(entry) is not None
 
-    def _look_soon(self) -> None:
-        if not self._looking:
-            self._looking = True
-            self._tide.do(self._look, otherwise=self._look_later)
+    def wake_soon(self, partitions: Iterable[Partition]) -> None:
+        """Wake the sessions that await these partitions, which have more records or an end."""
+        awaited = [partition for partition in partitions if partition in self._awaited]
+        if awaited:
+            self._process.after(self._random.uniform(0, 0.002), lambda: self._wake(awaited))
 
-    def _look_later(self) -> None:
-        self._process.after(_RETRY_S, self._look_soon)
+    def _wake(self, partitions: list[Partition]) -> None:
+        for partition in partitions:
+            bounds = self._world.storage.log.bounds(partition)
+            for session, offset in list(self._awaited.get(partition, {}).items()):
+                if bounds.end > offset or bounds.sealed:
+                    del self._awaited[partition][session]
+                    if session in self.sessions:
+                        self.sessions[session].wake([partition])
 
-    def _look(self) -> Callable[[], None]:
-        self._looking = False
+    def _read_soon(self) -> None:
+        if not self._reading:
+            self._reading = True
+            self._watcher.do(self._read, otherwise=self._read_later)
+
+    def _read_later(self) -> None:
+        self._process.after(_RETRY_S, self._read_soon)
+
+    def _read(self) -> Callable[[], None]:
+        self._reading = False
         found: list[Event] = []
         stale: dict[str, None] = {}
-        for key in list(self._changed):
+        for key, entry in list(self._changed.items()):
             if key.startswith(LEADERS):
-                found.append(grants.look(self._backend, key.removeprefix(LEADERS)))
-            elif key.startswith(TOPICS):
-                stale.update(dict.fromkeys(self.machine.leads))
-            else:
-                stale[key.split("/")[1]] = None
+                found.append(grants.find_leader(self._backend, key.removeprefix(LEADERS)))
+            elif (concern := self._units.concerns(entry)) is not None and concern.units_changed:
+                group = concern.group
+                stale.update(dict.fromkeys(self.machine.leads if group is None else [group]))
             del self._changed[key]
 
-        def told() -> None:
+        def answered() -> None:
             for event in found:
-                self._process.tell(event)
+                self._process.post(event)
             for group in stale:
                 if group in self.machine.leads:
                     self._submit(ReadUnits(group))
 
-        return told
+        return answered

@@ -1,300 +1,335 @@
-"""A consumer in one life of a simulated process: what `tailrace.group.session` is in a real one.
+"""A consumer in one life of a simulated process: it drives the machine of a session.
 
-It consumes what its process is granted with the same `Holding`, and commits the same ledger under
-the same fences, through a store that may fail. Its handler takes virtual time.
+The machine, its units, scheduler and cursors are those of `tailrace.group.session`. Here are the
+driver's parts: virtual time, a worker for the store that may fail, two threads as a real session
+has them, and the calls of handlers, which take virtual time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Generator, Iterable
+from math import inf
 from random import Random
-from typing import Final
+from typing import Final, TypeAlias
 
-from tailrace.backend.contract import Fence, Transaction
+from tailrace.delivery.fetched import FetchedRow, Resolution
 from tailrace.errors import Fenced
-from tailrace.group.definition import unit_fence
-from tailrace.group.events import Drained, Event, Lost, Progressed
-from tailrace.group.holding import Holding
-from tailrace.group.offer import Offer
+from tailrace.group.protocol.events import Drained, Event, Subscribed, Unsubscribed
+from tailrace.group.runtime.contract import SessionRuntime
+from tailrace.group.session.machine import SessionMachine, SessionOptions
+from tailrace.group.session.owned_unit import UnitStep
 from tailrace.message import Partition
 from tailrace.testing.groups.checks import Checks
-from tailrace.testing.groups.ground import Ground
-from tailrace.testing.groups.handling import Consuming, Handling
-from tailrace.testing.groups.reading import load_holding, read_some
-from tailrace.testing.groups.worker import Worker
+from tailrace.testing.groups.handling import ConsumingOptions, HandlerCaller
+from tailrace.testing.groups.storage import SimulatedStorage
+from tailrace.testing.groups.thread import Blocking, SimulatedThread
+from tailrace.testing.groups.unit_io import SimulatedUnit, SimulatedUnitIO, StoreWork
+from tailrace.testing.groups.worker import Answer, Worker
 from tailrace.testing.process import Process
 from tailrace.testing.unreliable import UnreliableBackend
 
 RETRY_S: Final = 0.1
-"""When to look again whether something can go on that could not."""
+"""How often a session whose lease has ended checks it again."""
+RECORDS_MAX: Final = 64
+"""The most records that a unit delivers beyond its committed progress, or holds back. Also the most
+that a session reads ahead: a record counts as one byte."""
+SOON_S: Final = 0.001
+"""The least time between two checks of what is due: clocks drift."""
+
+
+_Thread: TypeAlias = SimulatedThread[StoreWork]
 
 
 class SimulatedSession:
-    """Implements what a `Registry` wants of a session: `install`, `drain`, `drop`, `departed`."""
+    """A session of a simulated process, as its `GroupProgram` uses it."""
 
     def __init__(
         self,
         name: str,
-        consuming: Consuming,
+        consuming: ConsumingOptions,
         process: Process,
-        ground: Ground,
+        runtime: SessionRuntime,
+        storage: SimulatedStorage,
         backend: UnreliableBackend,
         worker: Worker,
         checks: Checks,
-        until: Callable[[str], float],
-        handling: Handling,
+        caller: HandlerCaller,
         random: Random,
     ) -> None:
         self.id = name
         self.group = consuming.group
-        self.gone = False
-        self._consuming = consuming
-        self._process = process
-        self._ground = ground
-        self._backend = backend
+        self.ended = False
+        self.consuming = consuming
         self.worker = worker
+        self.machine: SessionMachine[SimulatedUnit] = SessionMachine(
+            name,
+            consuming.group,
+            SessionOptions(
+                attempts=consuming.attempts,
+                redelivery_records_max=RECORDS_MAX,
+                prefetch_bytes=RECORDS_MAX,
+                revoke_timeout_s=consuming.revoke_timeout_s,
+            ),
+            make_unit=lambda unit, epoch: SimulatedUnit(self, unit, epoch),
+            notify=self._notify,
+        )
+        self._process = process
+        self._runtime = runtime
         self._checks = checks
-        self._until = until
-        self._handling = handling
+        self._io = SimulatedUnitIO(self, storage, backend, checks)
+        self._caller = caller
         self._random = random
-        self._epochs: dict[str, int] = {}
-        self._holdings: dict[str, Holding] = {}
-        self._news: set[str] = set()
-        """Units of which there may be something to read."""
-        self._draining: set[str] = set()
-        self._committing: set[str] = set()
-        self._commit_again: set[str] = set()
-        """The units of which more was to be committed while a commit was under way."""
-        self._in_hand = 0
-        self._pump_due = False
+        self._leaving = False
+        self._in_flight = 0
+        self._notified = False
+        self._timer_at = inf
         self._progress_due = False
+        self._save_again = False
+        self._consumer: _Thread = SimulatedThread(self._consume())
+        self._saver: _Thread | None = None
 
     @property
     def units(self) -> dict[str, int]:
-        """What it owns, with epochs."""
-        return dict(self._epochs)
+        """The units that the session owns, with their epochs."""
+        return {owned.name: owned.epoch for owned in self.machine.scheduler.units.values()}
 
-    def owns(self, unit: str) -> bool:
-        """Whether it consumes this unit, or is about to."""
-        return unit in self._epochs
-
-    def may_hand_out(self, unit: str, epoch: int) -> bool:
-        """Whether it would hand out of this unit now, by its own clock."""
-        holding = self._holdings.get(unit)
+    def may_deliver(self, unit: str, epoch: int) -> bool:
+        """True if the session would deliver records of this unit now, by its own clock."""
+        owned = self.machine.scheduler.find(unit, epoch)
         return (
-            holding is not None
-            and holding.epoch == epoch
-            and not holding.draining
-            and self._process.clock.monotonic() < self._until(self.id)
+            owned is not None
+            and owned.cursor is not None
+            and not owned.cursor.draining
+            and self._now() < self._runtime.until(self.id)
         )
 
-    # What the registry wants.
+    # What the program calls: a `LocalSession`, and the life of a consumer.
+
+    def start(self) -> None:
+        """Join the group."""
+        self._runtime.post(Subscribed(self.id, self.group, self.consuming.revoke_timeout_s))
+        self._continue(self._consumer)
+
+    def leave(self) -> None:
+        """Deliver no more; depart once every delivery in flight is resolved and durable."""
+        self._leaving = True
+        self._runtime.post(Unsubscribed(self.id))
+        self.machine.interrupt()
 
     def install(self, unit: str, epoch: int) -> None:
-        """It owns the unit: read its ledger, then consume."""
-        self._epochs[unit] = epoch
-        self._load(unit, epoch)
+        """Own a granted unit."""
+        self._checks.acquired(self, unit, epoch)
+        self.machine.install(unit, epoch)
 
     def drain(self, unit: str, epoch: int) -> None:
-        """Finish what is in hand of the unit, and say so."""
-        if self._epochs.get(unit) != epoch:
-            return
-        self._draining.add(unit)
-        holding = self._holdings.get(unit)
-        if holding is not None:
-            holding.drain()
-            self._commit_if_drained(unit, holding)
+        """Stop the delivery of a unit, and post `Drained` once no delivery of it is in flight."""
+        answer = self.machine.drain(unit, epoch)
+        if answer is None:
+            self._runtime.save_soon(self.id)
+        else:
+            self._runtime.post(answer)
 
     def drop(self, unit: str, epoch: int) -> None:
-        """Forget the unit."""
-        if self._epochs.get(unit) == epoch:
-            self._forget(unit)
+        """Own a unit no longer."""
+        self._checks.released(self, unit, epoch)
+        self.machine.drop(unit, epoch)
 
     def departed(self) -> None:
-        """It has left, or died, and owns nothing."""
-        for unit in list(self._epochs):
-            self._forget(unit)
-        self.gone = True
-
-    # What happens around it.
+        """End: the session has left or died."""
+        self.ended = True
+        self._consumer.end()
+        if self._saver is not None:
+            self._saver.end()
+        for owned in list(self.machine.scheduler.units.values()):
+            self._checks.released(self, owned.name, owned.epoch)
+            self.machine.scheduler.remove(owned)
 
     def wake(self, partitions: Iterable[Partition]) -> None:
-        """There may be something new in these."""
-        units = [str(partition) for partition in partitions]
-        if known := [unit for unit in units if unit in self._holdings]:
-            self._news.update(known)
-            self._pump_soon(0.0)
+        """Read these partitions again: they have more records, or an end."""
+        self.machine.wake(partitions)
 
-    def _load(self, unit: str, epoch: int) -> None:
-        partition = Partition.parse(unit)
-
-        def work() -> Callable[[], None]:
-            attempts = self._consuming.attempts
-            holding = load_holding(self._backend, self.group, partition, epoch, attempts)
-            return lambda: self._loaded(unit, holding)
-
-        def again() -> None:
-            if self._epochs.get(unit) == epoch:
-                self._process.after(RETRY_S, lambda: self._load(unit, epoch))
-
-        self.worker.do(work, otherwise=again)
-
-    def _loaded(self, unit: str, holding: Holding) -> None:
-        if self._epochs.get(unit) != holding.epoch or self.gone:
-            return
-        self._holdings[unit] = holding
-        self._checks.holds(self, unit, holding.epoch)
-        self._news.add(unit)
-        if unit in self._draining:
-            holding.drain()
-            self._commit_if_drained(unit, holding)
-        self._pump_soon(0.0)
-
-    def _forget(self, unit: str) -> None:
-        epoch = self._epochs.pop(unit)
-        self._draining.discard(unit)
-        self._news.discard(unit)
-        if self._holdings.pop(unit, None) is not None:
-            self._checks.holds_no_more(self, unit, epoch)
-
-    # Its loop.
-
-    def _pump_soon(self, delay_s: float) -> None:
-        if not self._pump_due and not self.gone:
-            self._pump_due = True
-            self._process.after(delay_s, self._pump)
-
-    def _pump(self) -> None:
-        """Hand out what can be, as many at once as the consumer takes."""
-        self._pump_due = False
-        now = self._process.clock.monotonic()
-        due = []
-        for unit, holding in list(self._holdings.items()):
-            if self._in_hand >= self._consuming.concurrency:
-                return
-            if unit in self._news and holding.wants:
-                self._feed(unit, holding)
-            while self._in_hand < self._consuming.concurrency:
-                if now >= self._until(self.id):
-                    self._pump_soon(RETRY_S)
-                    return
-                offer = holding.take(now)
-                if offer is None:
-                    break
-                self._hand_out(unit, holding, offer)
-            if holding.must_commit:
-                self._commit(unit, holding)
-            if holding.due is not None:
-                due.append(holding.due)
-        if due:
-            self._pump_soon(max(min(due) - now, RETRY_S))
-
-    def _feed(self, unit: str, holding: Holding) -> None:
-        """Read some records, or find that the partition has ended."""
-        chunk, dry, end = read_some(self._ground, holding.partition, holding.read_from)
-        if chunk is not None:
-            holding.feed(chunk)
-        if dry:
-            self._news.discard(unit)
-        if end is not None:
-            holding.end(end)
-            self._commit_if_finished(unit, holding)
-
-    def _hand_out(self, unit: str, holding: Holding, offer: Offer) -> None:
-        self._in_hand += 1
-        again = offer.attempt > 1 or offer.offset < offer.chunk.redelivered_below
-        self._checks.handed_out(self, unit, holding.epoch, offer.offset, again)
-        takes_s = self._random.uniform(*self._consuming.takes_s)
-        self._process.after(takes_s, lambda: self._handled(unit, holding, offer))
-
-    def _handled(self, unit: str, holding: Holding, offer: Offer) -> None:
-        self._in_hand -= 1
-        again_s = self._handling.call(self, holding.partition, offer)
-        if self._holdings.get(unit) is holding:
-            self._settle(unit, holding, offer, again_s)
-        self._pump_soon(0.0)
-
-    def _settle(self, unit: str, holding: Holding, offer: Offer, again_s: float | None) -> None:
-        if again_s is None:
-            holding.ack(offer.offset)
-        elif not holding.nack(offer.offset, again_s, self._process.clock.monotonic()):
-            self._checks.gave_up(self, unit, offer.offset)
-        if len(holding.chunk) == holding.cursor:
-            self._news.add(unit)
-        if holding.draining:
-            self._commit_if_drained(unit, holding)
-        elif not self._progress_due:
-            self._progress_due = True
-            self._process.after(self._consuming.progress_interval_s, self._save)
-        self._commit_if_finished(unit, holding)
-
-    # Its ledger.
-
-    def _save(self) -> None:
+    def save(self) -> None:
+        """Commit all acknowledgements, in a thread of its own."""
         self._progress_due = False
-        for unit, holding in self._holdings.items():
-            self._commit(unit, holding)
-
-    def _commit_if_drained(self, unit: str, holding: Holding) -> None:
-        if holding.drained:
-            self._commit(unit, holding)
-
-    def _commit_if_finished(self, unit: str, holding: Holding) -> None:
-        if holding.finished:
-            self._commit(unit, holding)
-
-    def _commit(self, unit: str, holding: Holding) -> None:
-        """Make durable what was acknowledged, and tell the leader."""
-        if unit in self._committing:
-            self._commit_again.add(unit)
+        if self.ended:
             return
-        self._committing.add(unit)
-        self._commit_again.discard(unit)
+        if self._saver is None or self._saver.ended:
+            self._saver = SimulatedThread(self._save())
+            self._continue(self._saver)
+        else:
+            self._save_again = True
 
-        def work() -> Callable[[], None]:
-            if self._holdings.get(unit) is not holding:
-                return lambda: self._committing.discard(unit)
-            drained, finished = holding.drained, holding.finished
-            writes = holding.writes()
-            if writes:
-                fence = Fence(unit_fence(self.group, unit), holding.epoch)
-                try:
-                    self._backend.commit(Transaction(table=writes, fence=fence))
-                except Fenced:
-                    return lambda: self._lost(unit, holding)
-                self._checks.owned(self, unit, holding.epoch)
-            mark = holding.mark
-            return lambda: self._saved(unit, holding, bool(writes), mark, drained, finished)
+    # The acknowledgements of handlers.
 
-        def again() -> None:
-            self._committing.discard(unit)
-            self._process.after(RETRY_S, lambda: self._retry(unit, holding))
+    def ack(self, owned: SimulatedUnit, offset: int) -> None:
+        """Acknowledge a delivery."""
+        self.machine.ack(owned, offset)
+        self._progress_is_due()
 
-        self.worker.do(work, otherwise=again)
+    def nack(self, owned: SimulatedUnit, offset: int, delay_s: float, reason: str) -> Resolution:
+        """Schedule the redelivery of a delivery."""
+        now, now_ms = self._now(), self._process.clock.now_ms()
+        found = self.machine.nack(owned, offset, delay_s, now, reason=reason, now_ms=now_ms)
+        self._progress_is_due()
+        return found
 
-    def _retry(self, unit: str, holding: Holding) -> None:
-        if self._holdings.get(unit) is holding:
-            self._commit(unit, holding)
+    # Its threads.
 
-    def _saved(
-        self, unit: str, holding: Holding, wrote: bool, mark: int, drained: bool, finished: bool
-    ) -> None:
-        self._committing.discard(unit)
-        if self._holdings.get(unit) is not holding:
+    def _consume(self) -> Generator[StoreWork | None, bool, None]:
+        """The consumer's thread: `Session.next`, and a loop over the deliveries."""
+        machine = self.machine
+        while True:
+            if machine.end_turn():
+                self._progress_is_due()
+            while (failed := machine.pop_failure()) is not None:
+                self._checks.gave_up(self, str(failed.batch.partition), failed.offset)
+            seen = machine.version
+            machine.scheduler.requeue_due(self._now())
+            for owned in machine.scheduler.pop_ending(self._now()):
+                yield from self._commit(owned)
+            until = self._runtime.until(self.id)
+            paused = until <= self._now()
+            picked = None if paused or self._leaving else machine.scheduler.pick()
+            if picked is None:
+                if machine.version == seen:
+                    self._set_timer(paused)
+                    yield None
+            elif (yield from self._visit(picked)) and machine.begin_turn(
+                picked, until, self._now()
+            ):
+                self._progress_is_due()
+                while (row := machine.take(picked, self._now())) is not None:
+                    self._deliver(picked, row)
+                    while self._in_flight >= self.consuming.concurrency:
+                        yield None
+
+    def _visit(self, owned: SimulatedUnit) -> Blocking[StoreWork]:
+        """Do what a unit needs until it can deliver, or has to wait. See `UnitIO.visit`."""
+        while True:
+            match self.machine.step(owned, self._now()):
+                case UnitStep.DELIVER:
+                    return not self._leaving
+                case UnitStep.WAIT_FOR_MEMORY:
+                    return False
+                case UnitStep.LOAD:
+                    yield StoreWork(owned, lambda: self._io.load(owned))
+                case UnitStep.COMMIT:
+                    yield StoreWork(owned, lambda: self._io.commit(owned))
+                case UnitStep.READ:
+                    yield StoreWork(owned, lambda: self._io.read(owned))
+                case UnitStep.WAIT:
+                    at = owned.watch()
+                    if at is not None:
+                        self._runtime.await_records(self.id, {owned.partition: at})
+                        if not (yield StoreWork(owned, lambda: self._io.inspect(owned))):
+                            owned.unwatch()
+                    return False
+
+    def _save(self) -> Generator[StoreWork | None, bool, None]:
+        """The progress thread: `Session.save`."""
+        while True:
+            self._save_again, saved = False, True
+            for owned in self.machine.pop_unsaved():
+                saved = (yield from self._commit(owned)) and saved
+            if not saved:
+                self._progress_is_due()
+            if not self._save_again:
+                return
+
+    def _commit(self, owned: SimulatedUnit) -> Blocking[StoreWork]:
+        """Commit the progress of a unit. False if that failed."""
+        if owned.cursor is None and not (yield StoreWork(owned, lambda: self._io.load(owned))):
+            return False
+        return (yield StoreWork(owned, lambda: self._io.commit(owned)))
+
+    def _continue(self, thread: _Thread, succeeded: bool = True) -> None:
+        """Run a thread until it waits, and have its work with the store done."""
+        work = thread.resume(succeeded)
+        if work is None:
             return
-        if wrote:
-            holding.saved()
-        event: Event = Progressed(self.id, unit, holding.epoch, mark, finished)
-        if drained:
-            event = Drained(self.id, unit, holding.epoch, mark)
-        self._process.tell(event)
-        if unit in self._commit_again or (holding.drained and not drained):
-            self._commit(unit, holding)
-        self._pump_soon(0.0)
+        owned, act = work
 
-    def _lost(self, unit: str, holding: Holding) -> None:
-        """Somebody newer has the unit."""
-        self._committing.discard(unit)
-        if self._holdings.get(unit) is holding:
-            self._forget(unit)
-            self._process.tell(Lost(self.id, unit, holding.epoch))
+        def reach() -> Answer:
+            try:
+                effect = act()
+            except Fenced:
+                return lambda: answered(lambda: self._lose(owned), succeeded=False)
+            return lambda: answered(effect, succeeded=True)
+
+        def answered(effect: Answer, *, succeeded: bool) -> None:
+            if not self.ended:
+                effect()
+                self._continue(thread, succeeded)
+
+        def failed() -> None:
+            answered(lambda: self.machine.failed(owned, self._now()), succeeded=False)
+
+        self.worker.do(reach, otherwise=failed)
+
+    def _notify(self) -> None:
+        """Let the consumer's thread check again, if it waits."""
+        if self._consumer.waits and not self._notified:
+            self._notified = True
+            self._process.after(0.0, self._notice)
+
+    def _notice(self) -> None:
+        self._notified = False
+        if self._consumer.waits:
+            self._continue(self._consumer)
+
+    def _set_timer(self, paused: bool) -> None:
+        """Wake the consumer's thread when something is due."""
+        now, at = self._now(), self.machine.scheduler.due_at
+        if paused and self.machine.scheduler.units:
+            at = min(at, now + RETRY_S)
+        if at < self._timer_at:
+            self._timer_at = at
+            self._process.after(max(at - now, SOON_S), lambda: self._timer_ended(at))
+
+    def _timer_ended(self, at: float) -> None:
+        if at == self._timer_at:
+            self._timer_at = inf
+            if self._consumer.waits:
+                self._continue(self._consumer)
+
+    def _progress_is_due(self) -> None:
+        if not self._progress_due:
+            self._progress_due = True
+            self._runtime.progress_due(self.id)
+
+    # Its answers to the runtime.
+
+    def _lose(self, owned: SimulatedUnit) -> None:
+        self._checks.released(self, owned.name, owned.epoch)
+        self.post(self.machine.lost(owned))
+
+    def post(self, events: list[Event]) -> None:
+        """Post events to the runtime, checked."""
+        for event in events:
+            if isinstance(event, Drained):
+                self._checks.drained(self, event.unit, self._handled_of(event))
+            self._runtime.post(event)
+
+    def _handled_of(self, event: Drained) -> int:
+        owned = self.machine.scheduler.find(event.unit, event.epoch)
+        return 0 if owned is None else owned.handled
+
+    # Its handlers.
+
+    def _deliver(self, owned: SimulatedUnit, row: FetchedRow) -> None:
+        self._in_flight += 1
+        owned.handled += 1
+        self._checks.delivered(self, owned.name, owned.epoch, row.offset, row.redelivered)
+        takes_s = self._random.uniform(*self.consuming.takes_s)
+        self._process.after(takes_s, lambda: self._handle(owned, row))
+
+    def _handle(self, owned: SimulatedUnit, row: FetchedRow) -> None:
+        """Call the handler, whose time has passed, and resolve the delivery."""
+        self._in_flight -= 1
+        owned.handled -= 1
+        self._caller.call(self, owned.partition, row, owned)
+        if self._consumer.waits:
+            self._continue(self._consumer)
+
+    def _now(self) -> float:
+        return self._process.clock.monotonic()

@@ -1,7 +1,7 @@
-"""A thread of a simulated process that has to do with the store, one thing after another.
+"""A thread of a simulated process that works with the store, one piece of work at a time.
 
-Each piece of work takes its time. What it does to the store happens at one instant of that time,
-and its answer comes at the end: between the two the process may be paused, or die.
+Each piece of work takes time. It reaches the store at one instant of that time, and its answer
+comes at the end. Between the two the process may be paused or die.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from tailrace.testing.unreliable import UnreliableBackend
 
 Answer: TypeAlias = Callable[[], None]
 Work: TypeAlias = "Callable[[], Answer | None]"
-"""Does something to the store; gives back what is to be done once the answer has come."""
+"""Calls the store. Returns the call to make when the answer arrives, or None."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Order:
+class _QueuedWork:
     work: Work
     otherwise: Answer | None
 
 
 class Worker:
-    """Works for one life of a process."""
+    """The worker of one life of a process."""
 
     def __init__(
         self, simulation: Simulation, process: Process, backend: UnreliableBackend, random: Random
@@ -39,18 +39,18 @@ class Worker:
         self._process = process
         self._backend = backend
         self._random = random
-        self._queue: deque[_Order] = deque()
-        self._under_way: _Order | None = None
-        """What has not reached the store yet."""
+        self._queue: deque[_QueuedWork] = deque()
+        self._under_way: _QueuedWork | None = None
+        """The work that has not reached the store yet."""
         self._busy = False
 
     def do(self, work: Work, *, otherwise: Answer | None = None) -> None:
-        """Do this after all that was asked for before; `otherwise` when the store fails."""
-        self._queue.append(_Order(work, otherwise))
+        """Queue a piece of work. `otherwise` is called if the store fails."""
+        self._queue.append(_QueuedWork(work, otherwise))
         self._next()
 
     def hurry(self) -> bool:
-        """Let what is under way reach the store now; False when nothing can."""
+        """Let the current work reach the store now. False if there is none."""
         if self._under_way is None or self._process.life is not Life.RUNNING:
             return False
         self._reach(self._under_way, 0.0)
@@ -60,21 +60,21 @@ class Worker:
         if self._busy or not self._queue:
             return
         self._busy = True
-        order = self._under_way = self._queue.popleft()
+        queued = self._under_way = self._queue.popleft()
         takes_s = self._takes_s()
         before_s = takes_s * self._random.random()
-        self._process.after(before_s, lambda: self._reach(order, takes_s - before_s))
+        self._process.after(before_s, lambda: self._reach(queued, takes_s - before_s))
 
-    def _reach(self, order: _Order, after_s: float) -> None:
-        """Reach the store, unless it was hurried there; the answer comes later."""
-        if self._under_way is not order:
+    def _reach(self, queued: _QueuedWork, after_s: float) -> None:
+        """Reach the store, unless `hurry` did; the answer comes later."""
+        if self._under_way is not queued:
             return
         self._under_way = None
         try:
-            answer = order.work()
+            answer = queued.work()
         except BackendUnavailable as error:
-            answer = order.otherwise
-            self._simulation.note(Mark.STORE, self._process.name, error.args[0])
+            answer = queued.otherwise
+            self._simulation.record(Mark.STORE, self._process.name, error.args[0])
         if answer is None and not self._queue:
             self._busy = False
         else:
@@ -91,5 +91,5 @@ class Worker:
         least, most = quality.delay_s
         if quality.stalling and self._random.random() < quality.stalling:
             most = quality.stalling_s
-            self._simulation.note(Mark.STORE, self._process.name, "the store stalls")
+            self._simulation.record(Mark.STORE, self._process.name, "the store stalls")
         return self._random.uniform(least, most)

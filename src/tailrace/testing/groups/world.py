@@ -1,4 +1,4 @@
-"""A hub whose processes and faults are all simulated, for tests of handlers and of groups.
+"""A hub with simulated processes and faults, for tests of handlers and groups.
 
     world = GroupWorld(seed=7, faults=Faults(crash_every_s=5))
     world.topic("orders", partitions=4)
@@ -6,10 +6,10 @@
         world.process(name).consumer("billing", "orders", handler=charge)
     world.produce("orders", [("c7", 1), ("c8", 1), ("c7", 2)], every_s=0.5)
     world.run(30)
-    world.settle()
+    world.run_until_consumed()
 
-Everything that groups promise is checked at every step; a `Violation` names the seed and shows what
-happened last.
+Every guarantee of groups is checked at every step. A `Violation` names the seed and shows the last
+events.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from functools import partial
 from typing import Any, Final
 
 from tailrace.backend.contract import Change
-from tailrace.group.actions import Record
-from tailrace.group.definition import TopicFilter
-from tailrace.group.grants import look
-from tailrace.group.opening import open_group
-from tailrace.group.sending import seek, skip
-from tailrace.group.starting import parse_start
-from tailrace.group.streams import read_basis
-from tailrace.group.times import Times
-from tailrace.group.unit import UnitState
-from tailrace.hub import Hub
+from tailrace.group.protocol.actions import WriteHistory
+from tailrace.group.protocol.times import Times
+from tailrace.group.protocol.unit import UnitState
+from tailrace.group.store.definition import TopicFilter
+from tailrace.group.store.grants import find_leader
+from tailrace.group.store.lifecycle import open_group
+from tailrace.group.store.seek import seek, skip
+from tailrace.group.store.start import parse_start
+from tailrace.group.store.streams import read_basis
+from tailrace.hub.hub import Hub
 from tailrace.message import Message, Partition, Position, Receipt
 from tailrace.testing.arguments import (
     check_callable,
@@ -37,10 +37,10 @@ from tailrace.testing.arguments import (
     check_seconds,
 )
 from tailrace.testing.auditor import Audit
-from tailrace.testing.faults import Faults, Turmoil
+from tailrace.testing.faults import FaultInjector, Faults
 from tailrace.testing.groups.checks import Checks
 from tailrace.testing.groups.consumer import SimulatedProcess
-from tailrace.testing.groups.ground import Ground
+from tailrace.testing.groups.storage import SimulatedStorage
 from tailrace.testing.groups.topics import Topics, WorldClock
 from tailrace.testing.network import Network
 from tailrace.testing.simulation import Simulation
@@ -48,14 +48,14 @@ from tailrace.testing.trace import Mark, Trace
 from tailrace.testing.unreliable import UnreliableBackend
 from tailrace.topic.composite import check_name
 
-LOOK_S: Final = 0.5
-"""How often it is looked whether a world has settled."""
+CHECK_S: Final = 0.5
+"""How often `run_until_consumed` checks whether everything is consumed."""
 
 
 class GroupWorld:
-    """A simulated hub. Time passes in `run`, `run_until` and `settle` alone.
+    """A simulated hub. Time passes in `run`, `run_until` and `run_until_consumed` only.
 
-    Without `faults` nothing goes wrong but what the test itself brings about.
+    Without `faults` there are no faults but those of the test itself.
     """
 
     def __init__(
@@ -70,17 +70,17 @@ class GroupWorld:
         self.simulation = Simulation(seed, trace=trace)
         self.network = Network(self.simulation)
         self.checks = Checks(self.simulation)
-        self.ground = Ground(self.checks.moved, self._changed, self._appended)
-        self.checks.ground = self.ground
-        self.history: list[tuple[float, str, Record]] = []
-        """What leaders recorded: when, in which process, what."""
+        self.storage = SimulatedStorage(self.checks.mark_written, self._changed, self._appended)
+        self.checks.storage = self.storage
+        self.history: list[tuple[float, str, WriteHistory]] = []
+        """The history that leaders wrote: time, process, entry."""
         self.processes: dict[str, SimulatedProcess] = {}
         self._faults = faults or Faults()
         self._clock = WorldClock(self.simulation)
-        self._topics = Topics(Hub.from_backend(self.ground, clock=self._clock))
+        self._topics = Topics(Hub.from_backend(self.storage, clock=self._clock))
         self._stores: dict[str, UnreliableBackend] = {}
         self._groups: dict[str, str] = {}
-        self._turmoil = Turmoil(
+        self._injector = FaultInjector(
             self.simulation, self._faults, self.network, self.processes, self.store_of
         )
         self._random = self.simulation.random("world")
@@ -90,25 +90,25 @@ class GroupWorld:
 
     @property
     def now(self) -> float:
-        """Virtual seconds since the beginning."""
+        """The virtual seconds since the start."""
         return self.simulation.now
 
-    # What there is.
+    # Topics, processes and groups.
 
     def topic(self, name: str, type: Any = None, *, partitions: int = 4) -> None:
-        """Create a topic. Handlers get its values decoded as this type."""
+        """Create a topic. Handlers receive its values decoded as this type."""
         self._topics.create(name, type, partitions)
 
     def decode(self, message: Message[Any]) -> Any:
-        """The value of a message of any topic."""
+        """Return the value of a message of any topic."""
         return self._topics.decode(message)
 
     def process(self, name: str) -> SimulatedProcess:
-        """Start a process, or find it."""
+        """Return the process of this name; start it if it does not exist."""
         check_name("process", name)
         if name not in self.processes:
             self._stores[name] = UnreliableBackend(
-                self.ground, self.simulation.random(f"store of {name}"), self._interleave
+                self.storage, self.simulation.random(f"store of {name}"), self._interleave
             )
             process = SimulatedProcess(self, name)
             self.processes[name] = process
@@ -118,25 +118,25 @@ class GroupWorld:
         return self.processes[name]
 
     def store_of(self, process: str) -> UnreliableBackend:
-        """The way of a process to the store."""
+        """Return the backend as a process sees it."""
         remedy = f"start it: world.process({process!r})"
         return self._stores[check_known("process", process, self._stores, remedy)]
 
     def group(self, name: str, topics: str) -> None:
-        """Make a group, if it is not there. `GroupExists` if it consumes other topics."""
-        open_group(self.ground, name, topics, "earliest", self._clock)
+        """Create a group, if it does not exist. `GroupExists` if it consumes other topics."""
+        open_group(self.storage, name, topics, "earliest", self._clock)
         self._groups[name] = topics
 
     def leader(self, group: str) -> SimulatedProcess | None:
-        """The process that leads a group by the store, if it lives."""
+        """Return the process that leads a group, by the store, if it is alive."""
         self._filter_of(group)
-        entry = look(self.ground, group).entry
+        entry = find_leader(self.storage, group).entry
         if entry is None:
             return None
         process = self.processes[entry.process.rpartition(".")[0]]
         return process if process.alive and process.token == entry.process else None
 
-    # What is done.
+    # Operations.
 
     def push(self, topic: str, value: Any, *, key: str | None = None) -> Receipt:
         """Push a message now."""
@@ -148,7 +148,7 @@ class GroupWorld:
     def produce(
         self, topic: str, messages: Iterable[tuple[str | None, Any]], *, every_s: float
     ) -> None:
-        """Push messages, given as keys and values, one every so often from now on."""
+        """Push messages, given as keys and values, at intervals from now on."""
         self._topics.check(topic)
         check_seconds("every_s", every_s)
         for number, (key, value) in enumerate(check_pairs("messages", messages)):
@@ -157,29 +157,30 @@ class GroupWorld:
     def scale(self, topic: str, partitions: int) -> None:
         """Scale a topic now."""
         self._topics.check_scale(topic, partitions)
-        self.simulation.note(Mark.NOTE, "world", f"{topic} is scaled to {partitions}")
+        self.simulation.record(Mark.NOTE, "world", f"scale {topic} to {partitions}")
         self._topics.scale(topic, partitions)
 
     def seek(self, group: str, to: Any) -> None:
-        """Send a group elsewhere now."""
+        """Seek a group now."""
         self._filter_of(group)
         target = parse_start(to, "to")
-        self.simulation.note(Mark.NOTE, "world", f"{group} is sent to {to}")
+        self.simulation.record(Mark.NOTE, "world", f"seek {group} to {to}")
         if to != "earliest":
             self.checks.strict_order = False
-        seek(self.ground, group, target)
+        seek(self.storage, group, target)
 
     def skip(self, group: str, position: str) -> None:
-        """Pass over a message now, whether it is done or not."""
-        self.simulation.note(Mark.NOTE, "world", f"{group} passes over {position}")
-        unit, _, offset = position.partition("@")
-        self.checks.passed_over(group, unit, int(offset))
-        skip(self.ground, group, Position.parse(position))
+        """Skip a message now, whether it was handled or not. `OutOfRange` if there is none."""
+        self._filter_of(group)
+        skip(self.storage, group, Position.parse(position))
+        self.simulation.record(Mark.NOTE, "world", f"skip {position} in {group}")
+        unit, _, offset = position.rpartition("@")
+        self.checks.skipped(group, unit, int(offset))
 
     def at(self, seconds: float, call: Callable[[], object]) -> None:
-        """Do something at a time; at once if that has passed."""
+        """Schedule a call at a time; at once if that has passed."""
         check_seconds("the time", seconds)
-        check_callable("what is to be done", call, "a function without arguments")
+        check_callable("what to call", call, "a function without arguments")
         self.simulation.at(seconds, lambda: (call(), None)[1])
 
     def run(self, seconds: float) -> None:
@@ -190,27 +191,28 @@ class GroupWorld:
     def run_until(
         self, reached: Callable[[], bool], *, within_s: float, what: str = "the condition"
     ) -> float:
-        """Let time pass until something is so; the seconds it took. `Violation` if it never is."""
+        """Let time pass until a condition is true. Returns the seconds it took. `Violation` if the
+        condition is not true in time."""
         self._begin()
         return self.simulation.run_until(reached, within_s=within_s, what=what)
 
     def heal(self) -> None:
-        """Nothing goes wrong from now on."""
+        """End all faults."""
         self._begin()
         self._healed = True
-        self._turmoil.heal()
+        self._injector.heal()
 
-    def settle(self, *, within_s: float = 120.0) -> float:
-        """Heal, and let time pass until every message is consumed by every group and every unit
-        has one owner; the seconds it took. Then nothing may be lost."""
+    def run_until_consumed(self, *, within_s: float = 120.0) -> float:
+        """End all faults, and let time pass until every group has consumed every message and every
+        unit has one owner. Returns the seconds it took. `Violation` if a message was lost."""
         check_seconds("within_s", within_s)
         if not self._healed:
             self.heal()
         begun = self.now
-        while (left_s := begun + within_s - self.now) > 0 and not self.settled():
-            self.simulation.run(min(left_s, LOOK_S))
-        if unsettled := self.unsettled():
-            wrong = self.simulation.violation(f"after {within_s:g} s " + "; ".join(unsettled))
+        while (left_s := begun + within_s - self.now) > 0 and self.outstanding():
+            self.simulation.run(min(left_s, CHECK_S))
+        if outstanding := self.outstanding():
+            wrong = self.simulation.violation(f"after {within_s:g} s " + "; ".join(outstanding))
             raise wrong from self.checks.last_error
         took_s = self.now - begun
         for group in self._groups:
@@ -219,17 +221,15 @@ class GroupWorld:
                 raise self.simulation.violation(f"{group} has lost {sorted(audit.lost)}")
         return took_s
 
-    # What is seen.
+    # Observations.
 
-    def settled(self) -> bool:
-        """Whether all messages are consumed, and each unit that is open has one owner."""
-        return not self.unsettled()
-
-    def unsettled(self) -> list[str]:
-        """What is not yet as it is to be once nothing goes wrong any more, in words."""
+    def outstanding(self) -> list[str]:
+        """Describe the partitions that are not consumed and the units without one owner."""
         found = []
         for group in self._groups:
-            found += [f"{group} has not consumed {partition}" for partition in self._behind(group)]
+            found += [
+                f"{group} has not consumed {partition}" for partition in self._unconsumed(group)
+            ]
             if not found and any(p.consumers_of(group) for p in self.processes.values()):
                 found += [
                     f"{unit} of {group} is owned by {', '.join(owners) or 'nobody'}"
@@ -239,58 +239,58 @@ class GroupWorld:
         return found
 
     def consumed(self, group: str) -> bool:
-        """Whether a group has acknowledged all messages of its topics."""
-        return not self._behind(group)
+        """True if a group has acknowledged all messages of its topics."""
+        return not self._unconsumed(group)
 
     def owners(self, group: str) -> dict[str, list[str]]:
-        """The sessions that own each open unit of a group."""
+        """Return the sessions that own each open unit of a group."""
         self._filter_of(group)
-        units = read_basis(self.ground, group).units
+        units = read_basis(self.storage, group).units
         return {
-            unit.name: [holder.id for holder in self.checks.holders(group, unit.name)]
+            unit.name: [holder.id for holder in self.checks.owners(group, unit.name)]
             for unit in units
             if unit.state is UnitState.OPEN
         }
 
     def audit(self, group: str) -> Audit:
-        """What the group's handlers did, against what was pushed."""
+        """Compare the messages that a group handled with those that were pushed."""
         return self.checks.audit(group, self._topics.matching(self._filter_of(group)))
 
-    def recorded(self, process: str, record: Record) -> None:
-        """A leader recorded something."""
+    def recorded(self, process: str, record: WriteHistory) -> None:
+        """Record an entry that a leader wrote to the history."""
         self.history.append((self.now, process, record))
 
     def _filter_of(self, group: str) -> str:
         remedy = "make it by a consumer: world.process(NAME).consumer(GROUP, TOPICS)"
         return self._groups[check_known("group", group, self._groups, remedy)]
 
-    def _behind(self, group: str) -> list[Partition]:
+    def _unconsumed(self, group: str) -> list[Partition]:
         topics = TopicFilter(self._filter_of(group))
         return [
             partition
-            for partition in self.ground.records
-            if topics.matches(partition.topic) and not self.ground.consumed(group, partition)
+            for partition in self.storage.records
+            if topics.matches(partition.topic) and not self.storage.consumed(group, partition)
         ]
 
-    # What happens around.
+    # Events of the storage.
 
     def _begin(self) -> None:
         if not self._begun:
             self._begun = True
-            self._turmoil.begin()
+            self._injector.begin()
 
     def _changed(self, change: Change, version: int) -> None:
         for process in self.processes.values():
             if process.alive:
-                process.program.stir(change)
+                process.program.store_changed(change)
 
     def _appended(self, partition: Partition) -> None:
         for process in self.processes.values():
             if process.alive:
-                process.records_came(partition)
+                process.program.wake_soon([partition])
 
     def _interleave(self) -> None:
-        """Now and then let another process reach the store between a look and a commit."""
+        """Sometimes let another process reach the store between a read and a commit."""
         if self._interleaving or self._healed or self._random.random() > 0.1:
             return
         self._interleaving = True

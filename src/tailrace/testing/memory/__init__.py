@@ -1,9 +1,9 @@
-"""A whole backend in the memory of one process, for tests.
+"""A complete backend in the memory of one process, for tests.
 
-It keeps every promise of `tailrace.backend.contract` and no more: with `gap_every` it leaves holes
-in the offsets, as a cluster's transaction markers do, so that code which takes offsets for a dense
-numbering fails in a test and not in production. One lock guards everything, so each call sees one
-instant. A forked child has a copy, not a share.
+It keeps every promise of `tailrace.backend.contract` and no more. With `gap_every` it leaves gaps
+in the offsets, as a cluster's transaction markers do, so that code which assumes offsets without
+gaps fails in a test and not in production. One lock guards everything, so each call sees one
+instant. A forked child has a copy of its own.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["MemoryBackend"]
 
 
 class MemoryBackend:
-    """A `Backend` that is gone with its process.
+    """A `Backend` that ends with its process.
 
     Every `gap_every`-th append to a partition, the first included, has an unused offset before and
-    behind it; 0 leaves none.
+    after it; with 0 there are no gaps.
     """
 
     def __init__(self, name: str = "memory", *, gap_every: int = 0) -> None:
@@ -41,11 +41,11 @@ class MemoryBackend:
 
     @property
     def name(self) -> str:
-        """The name it was given."""
+        """The name that the backend was given."""
         return self._name
 
     def commit(self, transaction: Transaction) -> list[Range]:
-        """Commit all of it, or raise and write nothing."""
+        """Commit the whole transaction, or raise and write nothing."""
         appends = [(partition, _encoded(records)) for partition, records in transaction.appends]
         with self._gate.entered():
             if transaction.fence is not None:
@@ -59,47 +59,50 @@ class MemoryBackend:
             return ranges
 
     def follower(self) -> MemoryFollower:
-        """A new waiter for commits of this process."""
+        """Return a new waiter for commits of this process."""
         with self._gate.entered():
             return MemoryFollower(self._gate)
 
     def hold(self, name: str, owner: str) -> Hold:
-        """Hold a name alone; `Busy` when it is held already."""
+        """Hold a name exclusively; `Busy` if it is held already."""
         if not name or not owner:
             raise InvalidValue("a hold", (name, owner), "a name and an owner")
         with self._gate.entered():
             if (held := self._holds.get(name)) is not None:
-                raise Busy(f"{name} is held by {held.owner}", "wait until it is done, or end it")
+                raise Busy(
+                    f"{name} is held by {held.owner}",
+                    "wait until it is released, or stop that process",
+                )
             hold = Hold(name, owner, lambda: self._release(hold), lambda: self._beat(hold))
             self._holds[name] = hold
             self._beats[hold] = 0, time.monotonic()
             return hold
 
     def holder(self, name: str) -> str | None:
-        """The owner's text of whoever holds the name now; None when nobody does."""
+        """Return the owner text of the name's holder; None if the name is not held."""
         with self._gate.entered():
             held = self._holds.get(name)
             return None if held is None else held.owner
 
     def beats(self, name: str) -> int | None:
-        """A number that each beat changes; None when nobody holds the name."""
+        """Return a number that each beat changes; None if the name is not held."""
         with self._gate.entered():
             held = self._holds.get(name)
             return None if held is None else self._beats[held][0]
 
     def silent_s(self, name: str) -> float | None:
-        """How long ago the holder last beat; None when nobody holds the name."""
+        """Return the seconds since the holder last beat; None if the name is not held."""
         with self._gate.entered():
             held = self._holds.get(name)
             return None if held is None else time.monotonic() - self._beats[held][1]
 
     @property
     def meeting_place(self) -> None:
-        """Nowhere: it is in one process."""
+        """None: the backend has only one process."""
         return None
 
     def close(self) -> None:
-        """End all use; whoever waits is woken with `HubClosed`."""
+        """Close the backend; threads that wait get `HubClosed`."""
         self._gate.close()
         self._holds.clear()
         self._beats.clear()
@@ -116,7 +119,7 @@ class MemoryBackend:
 
 
 def _encoded(records: Records) -> Encoded:
-    """The records as a log would store them, refused for the same reasons."""
+    """Encode records as a log stores them; raises the same errors."""
     encoded = encode(records)
     if not encoded.count:
         raise InvalidValue("append", "no records", "one record or more")

@@ -1,4 +1,4 @@
-"""The one lock of a backend in memory, and the followers that wait at it."""
+"""The one lock of a backend in memory, and the followers that wait for its commits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tailrace.errors import HubClosed
 
 
 class Gate:
-    """The one lock: what everything passes through, and what followers wait at."""
+    """The one lock of the backend, which followers wait on."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -20,32 +20,33 @@ class Gate:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Be the only one inside; `HubClosed` once it is closed."""
+        """Hold the lock; `HubClosed` once the backend is closed."""
         with self._changed:
             self._check_open()
             yield
 
     def committed(self) -> None:
-        """Wake the followers; called inside."""
+        """Wake the followers. The caller holds the lock."""
         self.commits += 1
         self._changed.notify_all()
 
     def wait_until(self, true: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until something inside is true, or the time is over: which of the two."""
+        """Wait until a condition is true; return False after `timeout_s`. The lock is held for each
+        check."""
         with self._changed:
             found = self._changed.wait_for(lambda: self._closed or true(), timeout_s)
             self._check_open()
             return found
 
     @contextmanager
-    def stirred(self) -> Iterator[None]:
-        """Be the only one inside, and have those who wait look again."""
+    def changed(self) -> Iterator[None]:
+        """Hold the lock, and let waiting threads check their conditions again."""
         with self._changed:
             yield
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Let nobody in any more, and wake those who wait."""
+        """Close the backend, and wake all waiting threads."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -56,7 +57,7 @@ class Gate:
 
 
 class MemoryFollower:
-    """Waits for commits of this process."""
+    """A waiter for commits of this process."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -69,7 +70,7 @@ class MemoryFollower:
             self._seen = self._gate.commits
 
     def wait(self, timeout_s: float) -> bool:
-        """True when something was committed since `arm`, False when the time is over."""
+        """Return True if there was a commit since `arm`, False after `timeout_s`."""
         ended = self._gate.wait_until(
             lambda: self._woken or self._gate.commits > self._seen, timeout_s
         )
@@ -78,8 +79,8 @@ class MemoryFollower:
 
     def wake(self) -> None:
         """End a wait of any thread."""
-        with self._gate.stirred():
+        with self._gate.changed():
             self._woken = True
 
     def close(self) -> None:
-        """Holds nothing, gives back nothing."""
+        """Do nothing: a follower has no resources."""

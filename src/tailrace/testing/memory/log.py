@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 
-from tailrace.backend.contract import Bounds, Change, Chunk, StorageTopic
+from tailrace.backend.contract import Amount, Bounds, Change, Chunk, StorageTopic
 from tailrace.errors import Conflict, OutOfRange, Sealed, UnknownTopic
 from tailrace.log.columns import from_records
 from tailrace.log.record import OVERHEAD_BYTES, Encoded, Record, decode_records
@@ -14,7 +14,7 @@ from tailrace.testing.memory.gate import Gate
 
 
 class _Partition:
-    """Records and their offsets, in order; `end` is beyond them and beyond any gap behind them."""
+    """Records and their offsets, in order; `end` is after them and after any gap that follows."""
 
     __slots__ = ("appends", "created", "end", "offsets", "records", "sealed")
 
@@ -40,12 +40,12 @@ class MemoryLog:
         self._topics: dict[tuple[str, int], list[_Partition]] = {}
 
     def bounds(self, partition: Partition) -> Bounds:
-        """What the partition holds now."""
+        """Return the bounds of a partition."""
         with self._gate.entered():
             return self._partition(partition).bounds
 
     def bounds_of(self, storage: StorageTopic) -> list[Bounds]:
-        """What every partition of a storage topic holds, at one instant."""
+        """Return the bounds of every partition of a storage topic, at one instant."""
         with self._gate.entered():
             return [
                 partition.bounds for partition in self._partitions(storage.topic, storage.storage)
@@ -54,7 +54,8 @@ class MemoryLog:
     def read(
         self, partition: Partition, start: int, bytes_max: int, end: int | None = None
     ) -> Chunk:
-        """Records from `start` on; a gap behind the last one is a chunk of its own, without any."""
+        """Return records from `start`; a gap after the last record is a chunk of its own, without
+        records."""
         with self._gate.entered():
             held = self._partition(partition)
             if not 0 <= start <= held.end:
@@ -64,8 +65,26 @@ class MemoryLog:
             found = _fitting((held.records[i] for i in range(first, last)), bytes_max)
         return Chunk(from_records(found), found[-1].offset + 1 if found else stop)
 
+    def amount(self, partition: Partition, start: int = 0, end: int | None = None) -> Amount:
+        """Count the records between two offsets."""
+        with self._gate.entered():
+            held = self._partition(partition)
+            first = bisect_left(held.offsets, start)
+            last = len(held.offsets) if end is None else bisect_left(held.offsets, end)
+            records = held.records[first:last]
+        return Amount(len(records), sum(map(_size_bytes, records)))
+
+    def whole_from(self, partition: Partition) -> int:
+        """Return 0: nothing is compacted."""
+        with self._gate.entered():
+            self._partition(partition)
+        return 0
+
     def check_open(self, partition: Partition, since: int | None) -> None:
-        """Raise unless it takes appends. Within the gate, as all methods that follow."""
+        """Raise unless the partition accepts appends.
+
+        For this and all methods below, the caller holds the lock.
+        """
         held = self._partition(partition)
         if since is not None and held.created > since:
             raise UnknownTopic(partition.topic, self._gate.name)
@@ -73,7 +92,7 @@ class MemoryLog:
             raise Sealed(partition.topic, partition.storage)
 
     def append(self, partition: Partition, encoded: Encoded) -> Range:
-        """Give the records the next offsets, written into their bytes as any log does."""
+        """Append records at the next offsets, which are written into their bytes as in any log."""
         held = self._partition(partition)
         gap = int(self._gap_every > 0 and held.appends % self._gap_every == 0)
         start = held.end + gap
@@ -93,7 +112,7 @@ class MemoryLog:
             self._partitions(topic, storage)
 
     def apply(self, change: Change, version: int) -> None:
-        """Create, seal and delete, as of a version of the store."""
+        """Create, seal and delete storage topics at a version of the store."""
         for topic, storage, partitions in change.create:
             self._topics[topic, storage] = [_Partition(version) for _ in range(partitions)]
         for topic, storage, _ in change.seal:
@@ -115,12 +134,16 @@ class MemoryLog:
         return held[partition.number]
 
 
+def _size_bytes(record: Record) -> int:
+    return OVERHEAD_BYTES + len(record.key or b"") + len(record.value)
+
+
 def _fitting(records: Iterable[Record], bytes_max: int) -> list[Record]:
-    """The first records, as many as fit into `bytes_max`: one at least, if there is one."""
+    """Return the first records that fit into `bytes_max`: at least one, if there is one."""
     fitting: list[Record] = []
     size_bytes = 0
     for record in records:
-        size_bytes += OVERHEAD_BYTES + len(record.key or b"") + len(record.value)
+        size_bytes += _size_bytes(record)
         if size_bytes > bytes_max and fitting:
             break
         fitting.append(record)

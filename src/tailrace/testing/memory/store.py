@@ -8,11 +8,11 @@ from tailrace.testing.memory.gate import Gate
 from tailrace.testing.memory.log import MemoryLog
 
 REMOVALS_KEPT = 4096
-"""How many removals the store remembers for `watch`."""
+"""The number of removals that the store keeps for `watch`."""
 
 
 class MemoryStore:
-    """The store: entries that exist, and the newest of those that were removed."""
+    """The store: the existing entries, and the newest removed ones."""
 
     def __init__(self, gate: Gate, log: MemoryLog) -> None:
         self._gate = gate
@@ -23,17 +23,17 @@ class MemoryStore:
         self._forgotten = 0
 
     def get(self, key: str) -> Entry | None:
-        """The entry, or None when it does not exist."""
+        """Return the entry, or None if it does not exist."""
         with self._gate.entered():
             return self._entries.get(key)
 
     def scan(self, prefix: str) -> list[Entry]:
-        """All entries whose key begins with `prefix`, in key order."""
+        """Return all entries whose key begins with `prefix`, in key order."""
         with self._gate.entered():
             return [entry for key, entry in sorted(self._entries.items()) if key.startswith(prefix)]
 
     def commit(self, change: Change) -> int:
-        """Do all of it and return the new version, or raise and do nothing."""
+        """Commit the whole change and return the new version, or raise and change nothing."""
         with self._gate.entered():
             for key, expected in change.expect.items():
                 entry = self._entries.get(key) or Entry(key, None, 0)
@@ -48,7 +48,7 @@ class MemoryStore:
             return self._version
 
     def watch(self, prefix: str, after: int) -> list[Entry]:
-        """Entries written or removed after version `after`, oldest first."""
+        """Return the entries written or removed after version `after`, oldest first."""
         with self._gate.entered():
             if after < self._forgotten:
                 raise WatchExpired(after, self._forgotten)
@@ -61,7 +61,7 @@ class MemoryStore:
             return sorted(changed, key=lambda entry: (entry.version, entry.key))
 
     def check_fence(self, fence: Fence) -> None:
-        """Raise `Fenced` unless the fence is at that very epoch. Within the gate."""
+        """Raise `Fenced` unless the fence has exactly this epoch. The caller holds the lock."""
         entry = self._entries.get(FENCES + fence.name)
         if entry is None or entry.version != fence.epoch:
             raise Fenced(fence.name, fence.epoch, 0 if entry is None else entry.version)

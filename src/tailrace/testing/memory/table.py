@@ -11,7 +11,7 @@ from tailrace.testing.memory.gate import Gate
 
 
 class MemoryTable:
-    """The table: for each table its values, and its keys in order."""
+    """The tables: the values of each, and its keys in order."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -19,14 +19,14 @@ class MemoryTable:
         self._keys: dict[str, list[bytes]] = {}
 
     def get(self, table: str, key: bytes) -> bytes | None:
-        """The newest committed value, or None."""
+        """Return the newest committed value, or None."""
         with self._gate.entered():
             return self._values.get(table, {}).get(key)
 
     def scan(
         self, table: str, start: bytes = b"", end: bytes | None = None, limit: int = 1000
     ) -> list[tuple[bytes, bytes]]:
-        """Keys from `start` up to, not including, `end`, with their values."""
+        """Return the keys from `start` up to, not including, `end`, with their values."""
         with self._gate.entered():
             keys, values = self._keys.get(table, []), self._values.get(table, {})
             first = bisect_left(keys, start)
@@ -34,14 +34,14 @@ class MemoryTable:
             return [(key, values[key]) for key in keys[first : min(last, first + limit)]]
 
     def check_absent(self, absent: tuple[TableKey, ...]) -> None:
-        """Raise `Conflict` with the value of a key that exists. Within the gate, as `write`."""
+        """Raise `Conflict`, with its value, for a key that exists. The caller holds the lock."""
         for table, key in absent:
             value = self._values.get(table, {}).get(key)
             if value is not None:
                 raise Conflict(f"key {key!r} of table {table}", expected=0, version=1, value=value)
 
     def write(self, writes: Mapping[TableKey, bytes | None]) -> None:
-        """Set and remove."""
+        """Set and remove keys. The caller holds the lock."""
         for (table, key), value in writes.items():
             values, keys = self._values.setdefault(table, {}), self._keys.setdefault(table, [])
             if value is not None:

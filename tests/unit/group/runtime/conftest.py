@@ -1,4 +1,4 @@
-"""A runtime that leaves nothing behind, and a hub."""
+"""A runtime that must leave no thread, file or socket behind, and a hub."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from tailrace.backend.embedded import EmbeddedBackend
-from tests.contract.backends import open_backend
-from tests.unit.group.runtime.scene import Scene
+from tests.support.backends import open_backend
+from tests.unit.group.runtime.scripted_runtime import ScriptedRuntime
 
 
 @pytest.fixture(params=["memory", "embedded-none"])
-def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
+def scripted(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ScriptedRuntime]:
     backend = open_backend(request.param, tmp_path / "hub")
     files, threads = _open_files(), set(threading.enumerate())
-    scene = Scene(backend)
-    yield scene
-    scene.end()
+    scripted = ScriptedRuntime(backend)
+    yield scripted
+    scripted.end()
     assert set(threading.enumerate()) <= threads
     backend.close()
     assert _open_files() <= files

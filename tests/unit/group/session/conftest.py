@@ -1,4 +1,4 @@
-"""A topic of one partition on a backend that fails when told to."""
+"""A topic of one partition and a fake runtime, on a backend that fails on demand."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tailrace.hub import Hub
-from tailrace.topic.topic import Topic
-from tests.unit.group.single_owner import SingleOwner
-from tests.unit.topic.faults import FaultyBackend
+from tailrace.hub.hub import Hub
+from tailrace.hub.topic import Topic
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.faulty_backend import FaultyBackend
 
 
 @pytest.fixture
@@ -23,5 +23,5 @@ def topic(backend: FaultyBackend) -> Topic[Any]:
 
 
 @pytest.fixture
-def runtime(backend: FaultyBackend) -> SingleOwner:
-    return SingleOwner(backend)
+def runtime(backend: FaultyBackend) -> FakeRuntime:
+    return FakeRuntime(backend)

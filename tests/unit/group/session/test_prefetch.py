@@ -1,4 +1,4 @@
-"""What a session reads ahead is bounded for all of its units together."""
+"""The bound on the records that all units of a session read ahead."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from tailrace.backend.contract import Backend
-from tailrace.group.deliveries import Deliveries
-from tailrace.group.delivery import Delivery
-from tailrace.hub import Hub
+from tailrace.delivery.delivery import Delivery
+from tailrace.group.consumer.consumer import Consumer
+from tailrace.hub.hub import Hub
+from tailrace.hub.topic import Topic
 from tailrace.message import Partition
 from tailrace.settings import HubSettings
-from tailrace.topic.topic import Topic
-from tests.contract.backends import open_backend
-from tests.unit.group.single_owner import SingleOwner, consume
+from tests.support.backends import open_backend
+from tests.support.fake_runtime import FakeRuntime, consume
 
 UNITS = 100
 RECORDS = 10
@@ -42,31 +42,31 @@ def one_batch_each(topic: Topic[Any], units: int, records: int, value: Any) -> N
         topic.push_many([(key, value)] * records)
 
 
-def ahead(deliveries: Deliveries[Any]) -> int:
-    """What all units of the consumer have read and not handed out."""
-    share = deliveries._session.share
-    with share.lock:
-        return sum(holding.ahead_bytes for holding in share.rota.holdings.values())
+def ahead(consumer: Consumer[Any]) -> int:
+    """Return the bytes that all units have read and not delivered."""
+    session = consumer._session
+    with session.state.lock:
+        return sum(cursor.ahead_bytes for cursor in session.machine.scheduler.cursors.values())
 
 
 def test_many_units_with_large_batches_stay_within_the_bound_and_all_have_their_turn(
-    backend: Backend, runtime: SingleOwner
+    backend: Backend, runtime: FakeRuntime
 ) -> None:
     topic = Hub.from_backend(backend).create_topic("orders", bytes, partitions=UNITS)
     one_batch_each(topic, UNITS, RECORDS, bytes(BATCH_BYTES // RECORDS))
     settings = HubSettings.of(prefetch_bytes=PREFETCH_BYTES)
     most, left = 0, dict.fromkeys(range(UNITS), RECORDS)
-    with consume(topic, runtime, settings=settings, limit=UNITS * RECORDS) as deliveries:
-        for delivery in deliveries:
-            most = max(most, ahead(deliveries))
+    with consume(topic, runtime, settings=settings, limit=UNITS * RECORDS) as consumer:
+        for delivery in consumer:
+            most = max(most, ahead(consumer))
             left[delivery.partition] -= 1
-            deliveries._session.rouse()  # a turn is over after each message
+            consumer._session.interrupt()  # a turn is over after each message
     assert set(left.values()) == {0}
     assert PREFETCH_BYTES / 2 < most < PREFETCH_BYTES + 1.1 * BATCH_BYTES
 
 
-def test_no_read_is_larger_than_all_that_may_be_read_ahead(
-    backend: Backend, runtime: SingleOwner, monkeypatch: pytest.MonkeyPatch
+def test_no_read_exceeds_the_prefetch_bound(
+    backend: Backend, runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = Hub.from_backend(backend).create_topic("orders", partitions=4)
     one_batch_each(topic, 4, RECORDS, "a")
@@ -79,38 +79,36 @@ def test_no_read_is_larger_than_all_that_may_be_read_ahead(
 
     monkeypatch.setattr(backend.log, "read", reading)
     settings = HubSettings.of(prefetch_bytes="4KiB")
-    with consume(topic, runtime, settings=settings, until="end") as deliveries:
-        assert len(list(deliveries)) == 4 * RECORDS
+    with consume(topic, runtime, settings=settings, until="end") as consumer:
+        assert len(list(consumer)) == 4 * RECORDS
     assert 0 < max(asked) <= 4096
 
 
-def test_units_that_read_at_the_same_time_share_what_may_be_read_ahead(
-    backend: Backend, runtime: SingleOwner
+def test_units_that_read_at_the_same_time_share_the_prefetch_bound(
+    backend: Backend, runtime: FakeRuntime
 ) -> None:
     topic = Hub.from_backend(backend).create_topic("orders", partitions=4)
-    with consume(topic, runtime, settings=HubSettings.of(prefetch_bytes="1MiB")) as deliveries:
-        assert deliveries._session.share.read_bytes == 256 << 10
+    with consume(topic, runtime, settings=HubSettings.of(prefetch_bytes="1MiB")) as consumer:
+        assert consumer._session.machine.read_bytes == 256 << 10
 
 
-def test_units_that_stand_still_do_not_keep_others_from_reading(
-    backend: Backend, runtime: SingleOwner
+def test_stalled_units_do_not_keep_others_from_reading(
+    backend: Backend, runtime: FakeRuntime
 ) -> None:
     topic = Hub.from_backend(backend).create_topic("orders", partitions=4)
     one_batch_each(topic, 4, RECORDS, "a")
     settings = HubSettings.of(prefetch_bytes=1, redelivery_records_max=2)
-    with consume(
-        topic, runtime, settings=settings, ack="manual", idle_timeout="10ms"
-    ) as deliveries:
-        in_hand = list(deliveries)
-        assert {delivery.partition for delivery in in_hand} == {0, 1, 2, 3}
-        assert ahead(deliveries) > 0
-        for delivery in in_hand:
+    with consume(topic, runtime, settings=settings, ack="manual", idle_timeout="10ms") as consumer:
+        in_flight = list(consumer)
+        assert {delivery.partition for delivery in in_flight} == {0, 1, 2, 3}
+        assert ahead(consumer) > 0
+        for delivery in in_flight:
             delivery.ack()
-        assert len(list(deliveries)) == 4
+        assert len(list(consumer)) == 4
 
 
 def test_a_unit_that_has_records_does_not_wait_for_others_that_read_again_and_again(
-    backend: Backend, runtime: SingleOwner
+    backend: Backend, runtime: FakeRuntime
 ) -> None:
     topic = Hub.from_backend(backend).create_topic("orders", bytes, partitions=2)
     stocked, hungry = (one_key_of(topic, number) for number in range(2))
@@ -119,10 +117,10 @@ def test_a_unit_that_has_records_does_not_wait_for_others_that_read_again_and_ag
         topic.push(bytes(9000), key=hungry)  # one of them is a read
     settings = HubSettings.of(prefetch_bytes=10_000)
     seen: list[int] = []
-    with consume(topic, runtime, settings=settings, limit=23) as deliveries:
-        for delivery in deliveries:
+    with consume(topic, runtime, settings=settings, limit=23) as consumer:
+        for delivery in consumer:
             seen.append(delivery.partition)
-            deliveries._session.rouse()  # a turn is over after each message
+            consumer._session.interrupt()  # a turn is over after each message
     assert seen.count(0) == 3
     assert seen[:8].count(0) == 3
 
@@ -132,19 +130,21 @@ def one_key_of(topic: Topic[Any], partition: int) -> str:
 
 
 @pytest.mark.parametrize("ack", ["auto", "manual"])
-def test_what_was_handed_out_is_not_kept(backend: Backend, runtime: SingleOwner, ack: str) -> None:
+def test_delivered_messages_are_not_kept_in_memory(
+    backend: Backend, runtime: FakeRuntime, ack: str
+) -> None:
     topic = Hub.from_backend(backend).create_topic("orders", partitions=4)
     one_batch_each(topic, 4, RECORDS, "a")
-    with consume(topic, runtime, ack=ack, idle_timeout="10ms") as deliveries:
+    with consume(topic, runtime, ack=ack, idle_timeout="10ms") as consumer:
         before: Delivery[Any] | None = None
-        for delivery in deliveries:
+        for delivery in consumer:
             if ack == "manual":
                 before, late = delivery, before
                 if late is not None:
                     late.ack()
         if before is not None:
             before.ack()
-        assert list(deliveries) == []
-        assert deliveries.stats().acknowledged == 4 * RECORDS
-        holdings = deliveries._session.holdings.values()
-        assert [len(holding.chunk) for holding in holdings] == [0] * 4
+        assert list(consumer) == []
+        assert consumer.stats().acknowledged == 4 * RECORDS
+        cursors = consumer._session.cursors.values()
+        assert [len(cursor.batch) for cursor in cursors] == [0] * 4

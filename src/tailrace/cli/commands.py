@@ -1,0 +1,45 @@
+"""The commands of the root and their modules, and the hub in suggested commands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Final
+
+COMMANDS: Final = {
+    "topic": "tailrace.cli.topic",
+    "push": "tailrace.cli.push",
+    "tail": "tailrace.cli.tail",
+    "status": "tailrace.cli.status",
+    "lag": "tailrace.cli.lag",
+    "explain": "tailrace.cli.explain",
+    "group": "tailrace.cli.group",
+    "pipeline": "tailrace.cli.pipeline",
+    "dlq": "tailrace.cli.dlq",
+    "audit": "tailrace.cli.audit",
+    "reader": "tailrace.cli.reader",
+    "writer": "tailrace.cli.writer",
+    "segment": "tailrace.cli.segment",
+    "hub": "tailrace.cli.hub",
+    "config": "tailrace.cli.config",
+    "bench": "tailrace.cli.bench",
+    "demo": "tailrace.cli.demo",
+    "completion": "tailrace.cli.completion",
+    "version": "tailrace.cli.version",
+}
+
+_WITHOUT_HUB: Final = {"reader", "writer", "demo", "completion", "version"}
+
+_SUGGESTED: Final = re.compile(
+    rf"\btailrace (?=(?:{'|'.join(name for name in COMMANDS if name not in _WITHOUT_HUB)})\b)"
+)
+"""The beginning of a command that uses a hub and does not name one."""
+
+
+def name_hub(text: str, hub: str) -> str:
+    """Return a text in which every suggested command names the hub, quoted for the shell.
+
+    A command that names a hub, ``tailrace --hub ./data status``, stays as it is.
+    """
+    option = f"tailrace --hub {shlex.quote(hub)} "
+    return _SUGGESTED.sub(lambda _: option, text)

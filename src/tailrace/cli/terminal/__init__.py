@@ -1,0 +1,1 @@
+"""How commands use a terminal: prompts, signals, logs, pipes."""

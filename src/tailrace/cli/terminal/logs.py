@@ -1,0 +1,74 @@
+"""Log records of the library on stderr.
+
+They are text, as the other messages of a command. Only ``pipeline run``, which may be a service and
+prints its progress as lines of JSON where stderr is not a terminal, logs JSON there.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+_LOGGER: Final = logging.getLogger("tailrace")
+
+
+class _CompletingFormatter(logging.Formatter):
+    """A formatter whose messages are completed by `complete`."""
+
+    def __init__(self, complete: Callable[[str], str] = str) -> None:
+        super().__init__()
+        self.complete = complete
+
+
+class JsonLogFormatter(_CompletingFormatter):
+    """Formats a record as one line of JSON: time, level, logger, message, and any traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        import msgspec
+
+        fields = {
+            "time": datetime.fromtimestamp(record.created, UTC),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": self.complete(record.getMessage()),
+        }
+        if record.exc_info:
+            fields["traceback"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(fields).decode()
+
+
+class TextLogFormatter(_CompletingFormatter):
+    """Formats a record as one line of text: level, message, and any error."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        error = record.exc_info[1] if record.exc_info else None
+        reason = "" if error is None else f": {type(error).__name__}: {error}"
+        return self.complete(f"{record.levelname}: {record.getMessage()}{reason}")
+
+
+def log_to_stderr(complete: Callable[[str], str] = str) -> None:
+    """Log warnings and errors of Tailrace to stderr as text. A second call does nothing.
+
+    `complete` gets every message, and returns it with the hub in its suggested commands.
+    """
+    if _LOGGER.handlers:
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(TextLogFormatter(complete))
+    _LOGGER.addHandler(handler)
+    _LOGGER.propagate = False
+
+
+def log_json_without_terminal() -> None:
+    """Log lines of JSON from now on, if stderr is not a terminal.
+
+    For a command that runs as a service and whose other lines on stderr are JSON.
+    """
+    for handler in _LOGGER.handlers:
+        if isinstance(handler.formatter, TextLogFormatter) and not sys.stderr.isatty():
+            handler.setFormatter(JsonLogFormatter(handler.formatter.complete))

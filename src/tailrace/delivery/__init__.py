@@ -1,0 +1,1 @@
+"""Ordered delivery of one unit's messages. Pure: no threads, sockets, clocks or backend."""

@@ -1,0 +1,98 @@
+"""The dead letters of a topic that wait for an operator."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.delivery.dead_letters.letter import WRITER, DeadLetter
+from tailrace.errors import InvalidValue
+from tailrace.log.columns import records_of
+from tailrace.message import Partition
+from tailrace.topic.ledger import Progress
+from tailrace.topic.reading import batches_within
+from tailrace.topic.view import View
+
+
+def resolved_by(topic: str) -> str:
+    """Return the consumer whose ledger has the letters that were redelivered or discarded."""
+    return f"{topic}/resolved"
+
+
+def resolved(view: View, partition: Partition) -> Progress:
+    """Return the progress of the letters of a partition that were redelivered or discarded."""
+    return Progress.load(view.backend.table, resolved_by(view.topic), partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Mailbox:
+    """The dead letters in a topic: of one writer, or of all consumers if `writer` is None.
+
+    `name` is the name that people write: ``lake/crm``, or ``lake``.
+    """
+
+    view: View
+    name: str
+    writer: str | None = None
+
+    def waiting(self) -> Iterator[DeadLetter]:
+        """Yield the letters that were neither redelivered nor discarded, in order."""
+        for partition, records in self._unresolved():
+            for record in records_of(records):
+                letter = DeadLetter(partition, record)
+                if self.writer in (None, letter.writer):
+                    yield letter
+
+    def select(self, positions: Sequence[str]) -> list[DeadLetter]:
+        """Return the waiting letters at these positions, in order.
+
+        A position is that of the letter, its offset alone, or the position that the record had.
+        `InvalidValue` for the first position that no waiting letter has.
+        """
+        wanted = set(positions)
+        met: set[str] = set()
+        found = []
+        for letter in self.waiting():
+            names = {letter.position, letter.origin, str(letter.record.offset)} & wanted
+            if names:
+                met |= names
+                found.append(letter)
+        for text in positions:
+            if text not in met:
+                raise InvalidValue(
+                    "position",
+                    text,
+                    f"a pending dead letter of {self.name}",
+                    f"list them: tailrace dlq {self.name} list",
+                )
+        return found
+
+    def count_by_writer(self) -> dict[str | None, int]:
+        """Return the number of waiting letters of each writer; unreadable data counts as None.
+
+        Counts the letters of all writers, also if the mailbox is that of one.
+        """
+        counts: Counter[str | None] = Counter()
+        for _, records in self._unresolved():
+            writers: Any = pc.map_lookup(
+                records["headers"], query_key=pa.scalar(WRITER), occurrence="first"
+            )
+            for found in pc.value_counts(writers).to_pylist():
+                name = found["values"]
+                counts[name and name.decode("utf-8", "backslashreplace")] += found["counts"]
+        return dict(counts)
+
+    def _unresolved(self) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+        view = self.view
+        log = view.backend.log
+        for storage in view.refresh().definition.storage_topics(view.topic):
+            for number, (start, end, _) in enumerate(log.bounds_of(storage)):
+                partition = Partition(view.topic, storage.storage, number)
+                for first, after in resolved(view, partition).holes(end):
+                    for records in batches_within(log, partition, max(first, start), after):
+                        yield partition, records

@@ -1,0 +1,1 @@
+"""The consumer that users hold: options, joining, polling, dispatch, handlers."""

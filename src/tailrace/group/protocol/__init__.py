@@ -1,0 +1,1 @@
+"""The group protocol. Pure: events in, actions out, no I/O."""

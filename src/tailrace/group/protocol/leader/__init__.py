@@ -1,0 +1,1 @@
+"""The leader's side of the protocol: who is granted which unit."""

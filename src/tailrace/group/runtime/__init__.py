@@ -1,0 +1,1 @@
+"""The runtime of the protocol in a process: threads, sockets, store access, liveness."""

@@ -1,0 +1,1 @@
+"""The stored state of groups: definitions, grants, presence, history, seeks."""

@@ -1,0 +1,1 @@
+"""The objects that users work with: a hub, its topics and transactions."""

@@ -1,0 +1,328 @@
+"""A topic as its users hold it: push, read, consume, scale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
+from typing import Generic, TypeVar
+
+import pyarrow as pa
+
+from tailrace.backend.contract import Transaction
+from tailrace.clock import Clock
+from tailrace.duration import parse_duration
+from tailrace.errors import Busy, InvalidValue
+from tailrace.group.consumer.consumer import Consumer
+from tailrace.group.consumer.join import consume
+from tailrace.group.consumer.options import Ack, ConsumerOptions, Until
+from tailrace.group.store.start import StartLike
+from tailrace.log.columns import records_of
+from tailrace.log.control import messages_of
+from tailrace.log.record import Record
+from tailrace.message import Message, Mode, Op, Partition, Range, Receipt, Receipts
+from tailrace.payload import Payload
+from tailrace.settings import HubSettings
+from tailrace.topic.composite import Definition
+from tailrace.topic.dedup import Dedup
+from tailrace.topic.lineage import consistent
+from tailrace.topic.producer import Producer
+from tailrace.topic.producer_name import ProducerName
+from tailrace.topic.reading import LineageReader, batches_between, record_at
+from tailrace.topic.record_builder import Headers, Key, RecordBuilder, Time
+from tailrace.topic.routed_batch import send
+from tailrace.topic.scaling import Plan, plan_scale
+from tailrace.topic.storage_topics import StorageTopicInfo, read_storage_topics
+from tailrace.topic.view import View, commit_following
+
+T = TypeVar("T")
+
+# Indexing by number is several times faster than calling the enums.
+_MODES = tuple(Mode)
+_OPS = tuple(Op)
+
+
+class Topic(Generic[T]):
+    """A composite topic: ordered per key, re-scalable while it is used, consumed by groups.
+
+    May be shared by threads and used after a fork. A push does not read the topic's definition: the
+    log refuses a push to a sealed storage topic, and the push then goes to the new one.
+    """
+
+    def __init__(
+        self, view: View, payload: Payload[T], settings: HubSettings, clock: Clock
+    ) -> None:
+        self.view = view
+        self.builder = RecordBuilder(view.topic, payload, settings, clock)
+        self.payload = payload
+        self.settings = settings
+        self.clock = clock
+        self._dedup = Dedup(view, settings.dedup_window // timedelta(milliseconds=1), clock)
+
+    @property
+    def name(self) -> str:
+        """The name of the topic."""
+        return self.view.topic
+
+    def __repr__(self) -> str:
+        return f"<Topic {self.name} of {self.view.backend.name}>"
+
+    def push(
+        self,
+        value: T,
+        *,
+        key: Key = None,
+        headers: Headers = None,
+        timestamp: Time = None,
+        dedup_id: str | None = None,
+    ) -> Receipt:
+        """Store one message after the earlier ones of its key, and return its position.
+
+        A message without a key goes to any partition. If the same `dedup_id` was pushed to this
+        topic within the setting `dedup_window` (5 minutes by default), nothing is stored and the
+        receipt of the first push is returned.
+        """
+        record = self.builder.record(value, key, headers, timestamp)
+        if dedup_id is not None:
+            return self._dedup.push(record, dedup_id)
+        view = self.view
+
+        def build() -> Transaction:
+            target = view.target
+            return Transaction(((target.partition_of(record.key), (record,)),), since=target.since)
+
+        [stored] = commit_following(view.backend, {view.topic: view}, build)
+        return Receipt(*stored.partition, stored.start, record.timestamp)
+
+    def push_many(self, messages: Iterable[tuple[Key, T]]) -> Receipts:
+        """Store messages, given as pairs of key and value, in this order: all of them or none."""
+        pairs = messages if isinstance(messages, list) else list(messages)
+        if not pairs:
+            return Receipts(0, _no_receipt)
+        batch = self.builder.pairs(pairs)
+        return batch.receipts(send(self.view, batch))
+
+    def append(self, batch: pa.RecordBatch) -> list[Range]:
+        """Store Arrow columns, all rows or none, and return their offsets, partition by partition.
+
+        The batch has a column `value` and optionally `key`, `timestamp`, `headers`, `mode`, `op`.
+        """
+        given: object = batch
+        if not isinstance(given, pa.RecordBatch):
+            found = type(given).__name__
+            raise InvalidValue("batch", found, "a pyarrow.RecordBatch; a table has to_batches()")
+        return send(self.view, self.builder.columns(batch)) if batch.num_rows else []
+
+    def producer(
+        self,
+        *,
+        linger: timedelta | str | None = None,
+        batch_bytes: int | None = None,
+        name: str | None = None,
+    ) -> Producer[T]:
+        """Return a pipelined producer: it queues pushes and sends them in batches, in order.
+
+        A batch is sent when it has `batch_bytes` or its first message has waited for `linger`; both
+        are settings too. A producer with a name is idempotent, and fences the previous producer of
+        that name.
+        """
+        wait = self.settings.linger if linger is None else parse_duration(linger, "linger")
+        size_bytes = self.settings.batch_bytes if batch_bytes is None else batch_bytes
+        if size_bytes < 1:
+            raise InvalidValue("batch_bytes", size_bytes, "1 or more")
+        view = self.view
+        held = None
+        if name is not None:
+            held = ProducerName(view.backend, view.topic, view.definition.identity, name)
+        return Producer(
+            view, self.builder, linger_s=wait.total_seconds(), batch_bytes=size_bytes, name=held
+        )
+
+    def tail(
+        self,
+        *,
+        group: str,
+        start: StartLike = "earliest",
+        ack: Ack = "auto",
+        attempts: int | None = None,
+        until: Until = None,
+        limit: int | None = None,
+        idle_timeout: timedelta | str | None = None,
+        handler_timeout: timedelta | str | None = None,
+        batch_size: int = 10_000,
+        control: bool = False,
+        id: str | None = None,
+    ) -> Consumer[T]:
+        """Join a group as a consumer: each message goes to one consumer, in order per key.
+
+        To scale, call this in more threads or processes. `start` is where a new group begins:
+        ``"earliest"``, ``"latest"``, an aware datetime, a position, or offsets by partition.
+        ``until="end"`` ends the loop at the end offsets of when it began, `limit` after that number
+        of messages, `idle_timeout` when no message came for that time. With ``ack="manual"`` the
+        caller calls `Delivery.ack` or `Delivery.nack`. `handler_timeout` is how long one message
+        may take when its partition is to move to another consumer. With `control`, control records
+        of a pipeline are delivered too. `id` is the prefix of the consumer's name.
+        """
+        return consume(
+            self.view.backend,
+            group,
+            self.name,
+            start,
+            ConsumerOptions.of(
+                self.settings,
+                id=id,
+                ack=ack,
+                until=until,
+                limit=limit,
+                idle_timeout=idle_timeout,
+                attempts=attempts,
+                handler_timeout=handler_timeout,
+                batch_size=batch_size,
+                control=control,
+            ),
+            decoder=lambda _: self.payload.decode_message,
+            settings=self.settings,
+            clock=self.clock,
+        )
+
+    def read(self, storage: int, partition: int, offset: int) -> Message[T]:
+        """Return the message at an offset; `OutOfRange` if there is none."""
+        where = self._partition(storage, partition)
+        return self._message(where, record_at(self.view.backend.log, where, offset))
+
+    def batches(
+        self,
+        storage: int,
+        partition: int,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        control: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a partition from `start` up to, not including, `end`, in columns.
+
+        Without an `end`, up to the partition's end offset at the time of this call. Control records
+        are yielded only with `control`.
+        """
+        where = self._partition(storage, partition)
+        found = batches_between(self.view.backend.log, where, start, end)
+        if control:
+            return found
+        return (batch for batch in map(messages_of, found) if batch.num_rows)
+
+    def messages(self, partition: Partition, records: pa.RecordBatch) -> list[Message[T]]:
+        """Convert columns of a partition to messages."""
+        return [self._message(partition, record) for record in records_of(records)]
+
+    def reader(
+        self, starts: Mapping[Partition, int] | None = None, *, control: bool = False
+    ) -> LineageReader:
+        """Return a reader of all partitions in lineage order, from `starts` or the oldest.
+
+        With `control`, it returns control records too.
+        """
+        return LineageReader(self.view, starts or {}, control=control)
+
+    def _message(self, partition: Partition, record: Record) -> Message[T]:
+        offset, timestamp_ms, mode, op, key, headers, data = record
+        return Message(
+            *partition,
+            offset,
+            timestamp_ms,
+            _MODES[mode],
+            _OPS[op],
+            key,
+            headers or {},
+            data,
+            self.payload.decode_message,
+        )
+
+    def _partition(self, storage: int, number: int) -> Partition:
+        partition = Partition(self.name, storage, number)
+        if not 0 <= storage <= self.view.definition.last:
+            self.view.refresh()
+        return self.view.definition.check_partition(partition)
+
+    @property
+    def storage_topics(self) -> list[StorageTopicInfo]:
+        """The storage topics as they are now, oldest first."""
+        return read_storage_topics(self.view)
+
+    @property
+    def produce_pointer(self) -> int:
+        """The index of the storage topic that pushes go to now."""
+        return self.view.refresh().definition.pointer
+
+    def route(self, key: Key) -> int:
+        """Return the partition that a key's messages go to, in the storage topic at the pointer."""
+        self.view.refresh()
+        found = self.builder.key(key)
+        if not found:
+            raise InvalidValue(
+                "key", key, "a key that is not empty; messages without a key go to any partition"
+            )
+        return self.view.target.number_of(found)
+
+    def follows(self, partition: Partition | str) -> set[Partition]:
+        """Return the partitions that a consumer must finish before it may start this one."""
+        found = Partition.parse(partition) if isinstance(partition, str) else partition
+        if found.topic != self.name:
+            raise InvalidValue("partition", str(found), f"one of topic {self.name!r}")
+        self._partition(found.storage, found.number)
+        return self.view.definition.follows(found)
+
+    def consistent(self, shards: int, from_storage: int, to_storage: int) -> bool:
+        """True if every key maps to the same one of `shards` shards in both storage topics."""
+        definition = self.view.refresh().definition
+        for storage in (from_storage, to_storage):
+            definition.storage_topic(self.name, storage)
+        shapes = definition.storage[from_storage], definition.storage[to_storage]
+        return consistent(definition.router, shapes, shards)
+
+    def add_storage_topic(self, partitions: int, *, any_count: bool = False) -> int:
+        """Append a storage topic, to be switched to later, and return its index."""
+        _, after = self.view.change(lambda now: now.added(partitions, any_count=any_count))
+        return after.last
+
+    def switch_produce(self) -> int:
+        """Direct pushes to the next storage topic and seal the present one, in one commit.
+
+        Returns the new pointer. At the last storage topic nothing happens. If another process
+        switches at the same time, the pointer moves once, not twice.
+        """
+        pointer = self.produce_pointer
+        _, after = self.view.change(lambda now: now.switched() if now.pointer == pointer else now)
+        return after.pointer
+
+    def plan_scale(self, partitions: int, *, any_count: bool = False) -> Plan:
+        """Plan what `scale` would do and its consequences. Changes nothing."""
+        definition = self.view.refresh().definition
+        present = definition.storage_topic(self.name, definition.pointer)
+        held = self.view.backend.log.bounds_of(present)
+        waiting = sum(bounds.end - bounds.start for bounds in held)
+        return plan_scale(self.name, definition, partitions, any_count, waiting)
+
+    def scale(self, partitions: int, *, any_count: bool = False) -> Plan:
+        """Add a storage topic and switch to it, in one commit; returns the executed plan.
+
+        A topic that already has this number of partitions stays as it is. `Busy`, with nothing
+        changed, if another process changes the topic at the same time: the plan would not fit.
+        """
+        plan = self.plan_scale(partitions, any_count=any_count)
+        if plan.after == plan.before:
+            return plan
+
+        def scaled(now: Definition) -> Definition:
+            after = now.scaled(partitions, any_count=any_count)
+            if after.pointer != plan.storage:
+                raise Busy(
+                    f"topic {self.name!r} was changed by another process",
+                    f"check it with tailrace topic show {self.name}, then scale again",
+                )
+            return after
+
+        self.view.change(scaled)
+        return plan
+
+
+def _no_receipt(index: int) -> Receipt:
+    raise IndexError(index)

@@ -1,0 +1,121 @@
+"""Dead letters for people: listed one by one, or grouped by error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any, Final
+
+from tailrace.clock import utc_time
+from tailrace.delivery.dead_letters.letter import LETTER_HEADERS, DeadLetter
+from tailrace.delivery.dead_letters.mailbox import Mailbox
+from tailrace.hub.hub import Hub
+from tailrace.message import Mode, Op
+from tailrace.operations.dead_letters.mailboxes import open_mailbox
+from tailrace.operations.pipeline.lookup import dead_letter_topic
+from tailrace.operations.topic.message_view import Form, shown_value, text_of
+from tailrace.pipeline.catalog import RegisteredPipeline
+
+_NUMBERS: Final = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterView:
+    """A pending dead letter.
+
+    `position` is the position of the letter; `origin` is the position of the failed record, or its
+    place in the source. `consumer` is the writer or the group that could not process the record, or
+    the pipeline whose reader could not read it. `namespace` is the key of the record, which is the
+    namespace in a commit log. `form` is the form of `value`: a document, text or base64.
+    """
+
+    position: str
+    consumer: str
+    error: str
+    origin: str
+    time: datetime
+    namespace: str
+    mode: str
+    op: str
+    headers: dict[str, str]
+    form: Form
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class LetterGroup:
+    """Letters of one consumer whose errors differ only in numbers.
+
+    `error` is the error of the first letter.
+    """
+
+    consumer: str
+    error: str
+    count: int
+    first: str
+    last: str
+    oldest: datetime
+
+
+def count_letters(hub: Hub, pipeline: RegisteredPipeline) -> dict[str, int]:
+    """Return the number of waiting letters of each writer.
+
+    Letters of the reader count under the name of the pipeline.
+    """
+    topic = dead_letter_topic(hub, pipeline)
+    if topic is None:
+        return {}
+    counts = Mailbox(topic.view, pipeline.name).count_by_writer()
+    return {writer or pipeline.name: count for writer, count in counts.items()}
+
+
+def list_letters(hub: Hub, consumer: str, count: int) -> list[DeadLetterView]:
+    """Return the oldest waiting letters, at most `count`."""
+    return [_view(each) for each in islice(open_mailbox(hub, consumer).letters.waiting(), count)]
+
+
+def group_letters(hub: Hub, consumer: str) -> list[LetterGroup]:
+    """Return all waiting letters grouped by error, the largest group first."""
+    groups: dict[tuple[str, str], list[DeadLetter]] = {}
+    for letter in open_mailbox(hub, consumer).letters.waiting():
+        key = letter.consumer, _NUMBERS.sub("#", letter.error)
+        groups.setdefault(key, []).append(letter)
+    ordered = sorted(groups.values(), key=len, reverse=True)
+    return [
+        LetterGroup(
+            consumer=letters[0].consumer,
+            error=letters[0].error,
+            count=len(letters),
+            first=letters[0].position,
+            last=letters[-1].position,
+            oldest=utc_time(letters[0].record.timestamp),
+        )
+        for letters in ordered
+    ]
+
+
+def show_letters(hub: Hub, consumer: str, positions: Sequence[str]) -> list[DeadLetterView]:
+    """Return the waiting letters at these positions; see `Mailbox.select`."""
+    return [_view(each) for each in open_mailbox(hub, consumer).letters.select(positions)]
+
+
+def _view(letter: DeadLetter) -> DeadLetterView:
+    record = letter.record
+    form, value = shown_value(record.value, Form.JSON)
+    headers = {k: text_of(v) for k, v in letter.headers.items() if k not in LETTER_HEADERS}
+    return DeadLetterView(
+        position=letter.position,
+        consumer=letter.consumer,
+        error=letter.error,
+        origin=letter.origin,
+        time=utc_time(record.timestamp),
+        namespace=text_of(record.key or b""),
+        mode=Mode(record.mode).name.lower(),
+        op=Op(record.op).name.lower(),
+        headers=headers,
+        form=form,
+        value=value,
+    )

@@ -1,0 +1,182 @@
+"""The dead letters of a consumer by its name: of a writer, a pipeline or a group.
+
+A mailbox knows how its letters are redelivered. A redelivered record is appended to the topic that
+it came from, for its consumer alone; other consumers skip it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from tailrace.delivery.dead_letters.letter import POSITION, DeadLetter
+from tailrace.delivery.dead_letters.mailbox import Mailbox
+from tailrace.delivery.dead_letters.resolve import (
+    Append,
+    group_redelivery_append,
+    redelivery_append,
+)
+from tailrace.errors import InvalidValue
+from tailrace.group.store import dead_letters as group_letters
+from tailrace.group.store.definition import group_names
+from tailrace.hub.hub import Hub
+from tailrace.message import Position
+from tailrace.operations.pipeline.lookup import (
+    commit_log,
+    dead_letter_topic,
+    find_pipeline,
+    find_writer,
+)
+from tailrace.operations.topic.lookup import find_topic
+from tailrace.pipeline.catalog import RegisteredPipeline, find
+from tailrace.topic.view import View
+
+GROUP: Final = "group:"
+PIPELINE: Final = "pipeline:"
+"""Before a name that a group and a pipeline share: which of the two is meant."""
+
+
+class ConsumerMailbox(Protocol):
+    """The dead letters of a consumer, and the topics that they are redelivered to."""
+
+    @property
+    def letters(self) -> Mailbox:
+        """The letters."""
+
+    def can_redeliver(self, letter: DeadLetter) -> bool:
+        """True if a letter can be redelivered."""
+
+    def check_redeliver(self, letter: DeadLetter) -> None:
+        """Raise `InvalidValue`, with the reason, if a letter cannot be redelivered."""
+
+    def targets(self, letters: Sequence[DeadLetter]) -> Mapping[str, View]:
+        """Return the topics that letters are redelivered to, by name."""
+
+    def append(self, letter: DeadLetter, targets: Mapping[str, View]) -> Append:
+        """Return the append that redelivers a letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineMailbox:
+    """The dead letters of a writer of a pipeline, or of the whole pipeline."""
+
+    hub: Hub
+    pipeline: RegisteredPipeline
+    letters: Mailbox
+
+    def can_redeliver(self, letter: DeadLetter) -> bool:
+        """True if the letter's writer exists."""
+        writer = letter.writer
+        return writer is not None and writer.partition("/")[2] in self.pipeline.writers
+
+    def check_redeliver(self, letter: DeadLetter) -> None:
+        """Raise `InvalidValue` if a reader could not read the record, or if its writer was
+        removed."""
+        if self.can_redeliver(letter):
+            return
+        if letter.writer is None:
+            valid, remedy = "a letter of a writer: this one could not be read", "correct the source"
+        else:
+            valid = f"a letter of a writer that exists; {letter.writer} was removed"
+            remedy = "run the pipeline with that writer again"
+        raise _refused(self.letters.name, letter, valid, remedy)
+
+    def targets(self, letters: Sequence[DeadLetter]) -> Mapping[str, View]:
+        """Return the commit log. Raise `InvalidValue` if it was deleted."""
+        log = commit_log(self.hub, self.pipeline)
+        if log is None:
+            missing = self.pipeline.commit_log
+            valid = f"a consumer with a commit log; the topic {missing} does not exist"
+            raise InvalidValue("consumer", self.letters.name, valid)
+        return {log.name: log.view}
+
+    def append(self, letter: DeadLetter, targets: Mapping[str, View]) -> Append:
+        """Return the append to the commit log."""
+        return redelivery_append(targets[self.pipeline.commit_log], letter)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMailbox:
+    """The dead letters of a group."""
+
+    hub: Hub
+    group: str
+    letters: Mailbox
+
+    def can_redeliver(self, letter: DeadLetter) -> bool:
+        """True if the group and the topic of the record exist."""
+        return self.group in self.hub.groups() and _topic_of(letter) in self.hub.topics()
+
+    def check_redeliver(self, letter: DeadLetter) -> None:
+        """Raise `InvalidValue` if the group or the topic was deleted."""
+        if self.can_redeliver(letter):
+            return
+        if self.group not in self.hub.groups():
+            valid = f"a letter of a group that exists; {self.group} was deleted"
+            raise _refused(self.letters.name, letter, valid, "run a consumer of the group")
+        valid = f"a letter of a topic that exists; {_topic_of(letter)} was deleted"
+        raise _refused(self.letters.name, letter, valid, "create the topic again")
+
+    def targets(self, letters: Sequence[DeadLetter]) -> Mapping[str, View]:
+        """Return the topics that the records came from."""
+        return {name: find_topic(self.hub, name).view for name in set(map(_topic_of, letters))}
+
+    def append(self, letter: DeadLetter, targets: Mapping[str, View]) -> Append:
+        """Return the append to the topic that the record came from."""
+        return group_redelivery_append(targets[_topic_of(letter)], letter)
+
+
+def open_mailbox(hub: Hub, consumer: str) -> ConsumerMailbox:
+    """Return the letters of a writer, ``lake/crm``, a whole pipeline, ``lake``, or a group.
+
+    Raise `InvalidValue` if the name is unknown, if it is that of a pipeline and of a group, or if
+    the consumer has no dead letters.
+    """
+    if "/" in consumer:
+        return _pipeline_mailbox(hub, find_writer(hub, consumer).pipeline, consumer)
+    name = consumer.removeprefix(GROUP).removeprefix(PIPELINE)
+    letters = _topic_of_group(hub, name)
+    is_pipeline = find(hub.backend.store, name) is not None
+    if is_pipeline and letters is not None and name == consumer:
+        valid = f"{PIPELINE}{name} or {GROUP}{name}"
+        both = f"{name!r} is a pipeline and a group"
+        raise InvalidValue("consumer", consumer, valid, problem=both)
+    if consumer.startswith(GROUP) or (not is_pipeline and name in group_names(hub.backend)):
+        if letters is None:
+            valid = "a group whose consumers run with on_failed='dead-letter', and had a failure"
+            raise InvalidValue("consumer", consumer, valid)
+        return GroupMailbox(hub, name, Mailbox(letters, consumer))
+    if letters is not None and not is_pipeline:  # the group was deleted
+        return GroupMailbox(hub, name, Mailbox(letters, consumer))
+    return _pipeline_mailbox(hub, find_pipeline(hub, name), None)
+
+
+def count_group_letters(hub: Hub, group: str) -> int:
+    """Return the number of waiting letters of a group."""
+    letters = _topic_of_group(hub, group)
+    return 0 if letters is None else sum(Mailbox(letters, group).count_by_writer().values())
+
+
+def _pipeline_mailbox(
+    hub: Hub, pipeline: RegisteredPipeline, writer: str | None
+) -> PipelineMailbox:
+    topic = dead_letter_topic(hub, pipeline)
+    if topic is None:
+        valid = f"a consumer with dead letters; the topic {pipeline.dead_letters} does not exist"
+        raise InvalidValue("consumer", writer or pipeline.name, valid)
+    return PipelineMailbox(hub, pipeline, Mailbox(topic.view, writer or pipeline.name, writer))
+
+
+def _topic_of_group(hub: Hub, group: str) -> View | None:
+    name = group_letters.dead_letter_topic(group)
+    return find_topic(hub, name).view if name in hub.topics() else None
+
+
+def _topic_of(letter: DeadLetter) -> str:
+    return Position.parse(letter.headers[POSITION].decode()).topic
+
+
+def _refused(mailbox: str, letter: DeadLetter, valid: str, remedy: str) -> InvalidValue:
+    discarded = f"tailrace dlq {mailbox} discard {letter.position} --reason TEXT"
+    return InvalidValue("position", letter.position, valid, f"{remedy}, or discard it: {discarded}")

@@ -1,0 +1,1 @@
+"""Operations on pipelines, their writers and plug-ins."""

@@ -1,0 +1,1 @@
+"""Operations on storage: segments, compaction, disk use."""

@@ -1,0 +1,102 @@
+"""The state of a partition for each group that consumes its topic, and commands that help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from tailrace.group.protocol.unit import UnitState
+from tailrace.group.store.describe import GroupDetail, GroupPartition
+from tailrace.hub.hub import Hub
+from tailrace.message import Partition
+from tailrace.operations.explanation import Explanation, Fact, Remedy
+from tailrace.operations.group.health import groups_of
+from tailrace.operations.group.stuck import (
+    describe_failed,
+    failed_state,
+    silent_owner,
+    skip_command,
+)
+from tailrace.operations.topic.lookup import find_topic
+
+_FAILED_MAX: Final = 3
+"""Number of failed messages that are listed."""
+
+
+def explain_partition(hub: Hub, partition: Partition) -> Explanation:
+    """Explain a partition. Raise `UnknownTopic` or `InvalidValue` if there is none."""
+    definition = find_topic(hub, partition.topic).view.definition
+    definition.check_partition(partition)
+    start, end, sealed = hub.backend.log.bounds(partition)
+    facts = [Fact("holds", _holds(start, end, sealed))]
+    if follows := sorted(definition.follows(partition)):
+        facts.append(Fact("follows", ", ".join(map(str, follows))))
+    if partition.storage > definition.pointer:
+        headline = f"UNUSED: pushes to {partition.topic} go to storage {definition.pointer}"
+        switch = Remedy("switch", f"tailrace topic switch {partition.topic}")
+        return Explanation(str(partition), False, headline, tuple(facts), (switch,))
+    waits, remedies, headlines = False, [], []
+    for group in groups_of(hub, partition.topic):
+        by_name = {each.partition: each for each in group.partitions}
+        consumed = by_name[str(partition)]
+        # A followed partition is absent if its topic was deleted and created again.
+        before = [by_name[str(where)] for where in follows if str(where) in by_name]
+        state, why = _why(hub, consumed, before, group)
+        headlines.append(f"{state} for {group.summary.name}")
+        facts += [Fact(group.summary.name, each) for each in (why, *_failed(consumed))]
+        if consumed.lag:
+            waits = True
+            remedies.append(Remedy("lag", f"tailrace lag {group.summary.name}"))
+        remedies += _remedies(hub, consumed, group)
+    if not headlines:
+        state = "SEALED" if sealed else "OPEN"
+        headlines = [f"{state}, no group consumes it"]
+    return Explanation(str(partition), waits, ", ".join(headlines), tuple(facts), tuple(remedies))
+
+
+def _holds(start: int, end: int, sealed: bool) -> str:
+    held = "no messages" if start == end else f"offsets {start:,} to {end - 1:,}"
+    return f"{held}; sealed, so no message will be added" if sealed else held
+
+
+def _why(
+    hub: Hub, partition: GroupPartition, follows: list[GroupPartition], group: GroupDetail
+) -> tuple[str, str]:
+    """Return the state of a partition in a word, and the reason for it."""
+    lag = f"lag {partition.lag:,}"
+    if partition.state is UnitState.FINISHED:
+        return "FINISHED", "every message is acknowledged"
+    if partition.state is UnitState.WAITING:
+        unfinished = [each for each in follows if each.state is not UnitState.FINISHED]
+        if not unfinished:
+            return "WAITING", f"{lag}; a seek of the group is in progress"
+        names = ", ".join(f"{each.partition} (lag {each.lag:,})" for each in unfinished)
+        return "WAITING", f"{lag}; to keep the order of each key it waits for {names}"
+    if partition.owner is not None:
+        owned = f"{lag}; owner {partition.owner}, epoch {partition.epoch}"
+        if silent := silent_owner(hub, group, partition):
+            return "SILENT", f"{owned}, no heartbeat for {silent.silent_s:.0f} s"
+        states = {failed_state(failed) for failed in partition.failed}
+        state = "STUCK" if "stuck" in states else "RETRYING" if states else "CONSUMED"
+        return state, owned
+    if not group.consumers:
+        return "UNATTENDED", f"{lag}; no consumer of the group runs"
+    return "FREE", f"{lag}; about to be granted to a consumer"
+
+
+def _failed(partition: GroupPartition) -> Iterator[str]:
+    """Yield a sentence for each failed message, the lowest offsets first."""
+    for failed in partition.failed[:_FAILED_MAX]:
+        yield f"{failed_state(failed)}: {describe_failed(failed, partition)}"
+    if len(partition.failed) > _FAILED_MAX:
+        yield f"{len(partition.failed) - _FAILED_MAX:,} more failed"
+
+
+def _remedies(hub: Hub, partition: GroupPartition, group: GroupDetail) -> Iterator[Remedy]:
+    name = group.summary.name
+    if silent := silent_owner(hub, group, partition):
+        outcome = f"{silent.process} is stopped or disconnected: resume or end it"
+        yield Remedy("owner", f"tailrace group show {name}", outcome)
+    for failed in partition.failed[:_FAILED_MAX]:
+        outcome = "skips the message" + ("" if failed.key is None else "; its key continues")
+        yield Remedy("skip", skip_command(name, failed), outcome)

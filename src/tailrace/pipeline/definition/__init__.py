@@ -1,0 +1,1 @@
+"""How a pipeline is defined, in Python or TOML, and checked."""

@@ -1,0 +1,104 @@
+"""Definitions built from plain values and checked, for Python and for files alike.
+
+A value that is not valid raises `InvalidValue` or `InvalidName`, which names the argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from tailrace.errors import InvalidName, InvalidValue
+from tailrace.pipeline.definition.definition import PipelineDefinition, WriterDefinition
+from tailrace.pipeline.definition.settings import (
+    Engine,
+    PipelineSettings,
+    WriterSettings,
+    read_settings,
+)
+from tailrace.pipeline.transform.chain import Chain
+from tailrace.pipeline.transform.function import Function
+from tailrace.pipeline.transform.namespace import NamespaceFilter
+from tailrace.pipeline.writer import Writer
+from tailrace.source.reader import Reader
+from tailrace.topic.composite import check_name
+
+NAME_LENGTH_MAX: Final = 100
+
+_DEFAULTS: Final = PipelineSettings()
+
+
+def writer_definition(
+    name: str,
+    writer: Writer,
+    *,
+    pipeline: str,
+    default_engine: Engine = Engine.SPARK,
+    functions: Iterable[Function] = (),
+    **given: object,
+) -> WriterDefinition:
+    """Return a writer of a pipeline. `given` are `WriterSettings`.
+
+    Checks everything that can be checked without opening the writer.
+    """
+    if not isinstance(writer, Writer):
+        raise InvalidValue("writer", writer, "one of tailrace.writers")
+    settings = read_settings(WriterSettings, given | {"functions": _functions(functions)})
+    chain = Chain(
+        NamespaceFilter.parse(settings.namespace),
+        settings.functions,
+        controls=writer.wants_controls,
+        columns=writer.takes_columns,
+        writer=f"{pipeline}/{check_short_name('writer', name)}",
+    )
+    engine = settings.engine or default_engine
+    if engine is not Engine.SPARK and (chain.needs_spark or writer.needs_spark):
+        needing = "the function sql" if chain.needs_spark else "this writer"
+        raise InvalidValue("engine", str(engine), "spark", f"{needing} needs it")
+    return WriterDefinition(name=name, writer=writer, chain=chain, engine=engine, settings=settings)
+
+
+def pipeline_definition(
+    name: str,
+    reader: Reader,
+    writers: Iterable[WriterDefinition],
+    settings: PipelineSettings = _DEFAULTS,
+) -> PipelineDefinition:
+    """Return a pipeline. Checks everything that can be checked without opening the reader."""
+    defined = tuple(writers)
+    if not defined:
+        raise InvalidValue("writers", [], "one writer or more")
+    names = [writer.name for writer in defined]
+    if len(set(names)) < len(names):
+        raise InvalidValue("writers", names, "each name once")
+    return PipelineDefinition(
+        name=check_short_name("pipeline", name),
+        reader=check_reader(reader),
+        writers=defined,
+        settings=settings,
+    )
+
+
+def check_short_name(kind: str, name: object) -> str:
+    """Return a name that is still valid with the suffixes that topics and files add to it."""
+    checked = check_name(kind, name)
+    if len(checked) > NAME_LENGTH_MAX:
+        raise InvalidName(kind, name)
+    return checked
+
+
+def check_reader(reader: object) -> Reader:
+    """Return the reader; `InvalidValue` if it is none."""
+    if not isinstance(reader, Reader):
+        raise InvalidValue("reader", reader, "one of tailrace.readers")
+    return reader
+
+
+def _functions(functions: Iterable[object]) -> tuple[Function, ...]:
+    checked = []
+    for function in functions:
+        if not isinstance(function, Function):
+            valid = "functions of tailrace.functions; your own as fn.python(…)"
+            raise InvalidValue("functions", function, valid)
+        checked.append(function)
+    return tuple(checked)

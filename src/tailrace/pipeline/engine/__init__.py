@@ -1,0 +1,1 @@
+"""Where plans are executed: in this process, or by Spark."""

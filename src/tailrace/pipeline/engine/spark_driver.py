@@ -1,0 +1,131 @@
+"""Writers on Spark: a streaming query wakes each writer.
+
+A query over the commit log wakes the writer when there are records; the ledger says which of them
+to deliver. So a checkpoint that is missing, old or too new only changes how soon the writer is
+woken.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tailrace.hub.hub import Hub
+from tailrace.pipeline.definition.definition import PipelineDefinition, WriterDefinition
+from tailrace.pipeline.definition.settings import Engine
+from tailrace.pipeline.engine.driver import (
+    POLL_S,
+    DirectDriver,
+    Driver,
+    DriverOf,
+    EndOffsets,
+    begin,
+    hub_directory,
+    spark_directory,
+)
+from tailrace.pipeline.engine.spark import SparkEngine
+from tailrace.pipeline.writing.writer_run import WriterRun
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_log = logging.getLogger(__name__)
+
+QUERY_TIMEOUT_S: Final = 2.0
+"""How long a writer with lag waits for its query before it drains by itself."""
+
+
+class SparkDriver:
+    """Drives a writer by a streaming query over the commit log."""
+
+    def __init__(self, spark: SparkSession, hub: Hub, log: str, directory: Path) -> None:
+        self._spark = spark
+        self._hub = hub
+        self._log = log
+        self._directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+        for left in directory.glob("stop-*"):
+            left.unlink(missing_ok=True)
+        self.engine = SparkEngine(spark, hub, log, directory)
+
+    def drive(self, run: WriterRun, limit: EndOffsets, finished: Callable[[], bool]) -> None:
+        """See `Driver`. The query wakes the writer; the ledger says what to deliver."""
+        query: StreamingQuery | None = None
+        begin(run)
+        self._place(run)
+        due = 0.0
+        try:
+            while True:
+                if run.overtaken():
+                    begin(run)
+                    due = 0.0
+                if run.clock.monotonic() >= due or run.try_is_due:
+                    run.drain(limit())
+                    due = run.clock.monotonic() + QUERY_TIMEOUT_S
+                if finished():
+                    run.end()  # Waits for the batch of the query; stopping would cancel it.
+                    return
+                if query is None:
+                    query = self._start(run, limit)
+                    due = 0.0
+                elif query.exception() is not None:
+                    query = self._start_over(run, limit, query)
+                run.stopping.wait(POLL_S)
+        finally:
+            if query is not None:
+                query.stop()
+            self.engine.executors.close()
+
+    def abandon(self) -> None:
+        """Cancel Spark's jobs, so that the process can exit."""
+        self._spark.sparkContext.cancelAllJobs()
+
+    def _place(self, run: WriterRun) -> None:
+        """Ask the executors what they share, so that `explain` knows it before the first record."""
+        self.engine.executors.on_placed = run.ledger.store_placement
+        if run.failed or run.outage is not None:
+            return
+        try:
+            self.engine.place(str(run.name), run.definition.writer, run.stopping)
+        except Exception as error:
+            run.wait_or_fail(error)
+
+    def _start(self, run: WriterRun, limit: EndOffsets) -> StreamingQuery:
+        options = {"hub": str(hub_directory(self._hub)), "subscribe": self._log}
+        options |= {"startingOffsets": "latest", "failOnDataLoss": "false"}
+        rows = self._spark.readStream.format("tailrace").options(**options).load()
+        return (
+            rows.writeStream.queryName(str(run.name))
+            .option("checkpointLocation", str(self._checkpoint))
+            .foreachBatch(lambda _rows, _number: run.drain(limit()))
+            .start()
+        )
+
+    def _start_over(
+        self, run: WriterRun, limit: EndOffsets, ended: StreamingQuery
+    ) -> StreamingQuery:
+        """Delete the checkpoint and start the query again. The checkpoint is only a cache."""
+        _log.warning("the query of writer %s ended: %s", run.name, ended.exception())
+        run.stopping.wait(QUERY_TIMEOUT_S)
+        shutil.rmtree(self._checkpoint, ignore_errors=True)
+        return self._start(run, limit)
+
+    @property
+    def _checkpoint(self) -> Path:
+        return self._directory / "checkpoint"
+
+
+def spark_drivers(spark: SparkSession) -> DriverOf:
+    """Return drivers by the engine that each writer's definition names."""
+
+    def driver_of(hub: Hub, pipeline: PipelineDefinition, writer: WriterDefinition) -> Driver:
+        if writer.engine is Engine.DIRECT:
+            return DirectDriver(hub)
+        directory = spark_directory(hub_directory(hub)) / pipeline.name / writer.name
+        return SparkDriver(spark, hub, pipeline.commit_log, directory)
+
+    return driver_of

@@ -1,0 +1,1 @@
+"""The chain of a writer: the namespace filter and the functions."""

@@ -1,0 +1,1 @@
+"""Writing to a sink: plans, attempts, the ledger of a writer."""

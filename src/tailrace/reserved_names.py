@@ -1,0 +1,26 @@
+"""The names of topics that Tailrace reserves for itself and for pipelines."""
+
+from __future__ import annotations
+
+from typing import Final
+
+INTERNAL_PREFIX: Final = "tailrace."
+"""The prefix of internal topics. No topic filter of a group matches them, and errors do not suggest
+them for other names."""
+
+COMMIT_LOG_SUFFIX: Final = ".commits"
+"""The end of the name of a commit log, after the name of its pipeline."""
+
+DEAD_LETTERS_SUFFIX: Final = ".dead-letters"
+"""The end of the name of the topic with the dead letters of a pipeline."""
+
+
+def pipeline_of(topic: str) -> str | None:
+    """Return the pipeline that creates the topic of this name; None if it is not reserved for
+    one."""
+    if topic.startswith(INTERNAL_PREFIX):
+        return None
+    for suffix in (COMMIT_LOG_SUFFIX, DEAD_LETTERS_SUFFIX):
+        if topic.endswith(suffix):
+            return topic.removesuffix(suffix)
+    return None

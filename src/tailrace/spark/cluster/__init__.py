@@ -1,0 +1,1 @@
+"""The cluster a Spark session runs on: its settings, its master, its executors."""

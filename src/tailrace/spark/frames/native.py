@@ -1,0 +1,83 @@
+"""The native reader: a jar that reads the files of a plan in Java, in columns.
+
+`tailrace.spark.read` uses it if the jar is on the class path of the Spark session. Importing this
+module does not import Spark.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from tailrace.spark.ranges import ReadRange
+
+PLAN_VERSION: Final = 1
+"""The version of the plans that this module writes; the jar has the same number."""
+
+SWITCH: Final = "spark.tailrace.native"
+"""The setting of a session that turns the native reader off, if it is ``false``."""
+
+_SOURCE: Final = "tailrace.spark.TopicSource"
+JARS: Final = "spark.jars"
+_LENGTH: Final = struct.Struct(">I")
+_HEAD: Final = struct.Struct(">II")
+_RANGE: Final = struct.Struct(">iiqqI")
+
+
+def native_jar_path() -> Path:
+    """Return the path of the jar, for the setting ``spark.jars`` of a session."""
+    return Path(__file__).with_name("tailrace-spark.jar")
+
+
+def with_native_jar(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a session that is not started yet, with the jar beside others."""
+    ours = str(native_jar_path())
+    others = [jar for jar in settings.get(JARS, "").split(",") if jar and not jar.endswith(ours)]
+    return {**settings, JARS: ",".join([*others, ours])}
+
+
+def has_native_reader(spark: SparkSession) -> bool:
+    """True if the session has the jar, the jar reads the plans of this module, and `SWITCH` is
+    not ``false``."""
+    from py4j.protocol import Py4JError
+    from pyspark.sql.utils import is_remote
+
+    if is_remote() or str(spark.conf.get(SWITCH, "true")).lower() == "false":
+        return False
+    jvm: Any = spark._jvm
+    try:
+        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        found = loader.loadClass(_SOURCE)
+        return bool(found.getField("PLAN_VERSION").get(None) == PLAN_VERSION)
+    except Py4JError:
+        return False
+
+
+def native_frame(
+    spark: SparkSession, ranges: Sequence[ReadRange], schema: StructType, *, include_control: bool
+) -> DataFrame:
+    """Return a frame of ranges that the native reader reads; `has_native_reader` must be true."""
+    reader = spark.read.format(_SOURCE).schema(schema)
+    control = str(include_control).lower()
+    return reader.option("plan", encode_plan(ranges)).option("includeControl", control).load()
+
+
+def encode_plan(ranges: Sequence[ReadRange]) -> str:
+    """Return ranges as the native reader takes them; `ReadRange.java` describes the form."""
+    parts = [_HEAD.pack(PLAN_VERSION, len(ranges))]
+    for (topic, storage, number), start, end, extents in ranges:
+        parts += [*_sized(topic.encode()), _RANGE.pack(storage, number, start, end, len(extents))]
+        for extent in extents:
+            parts += [*_sized(extent.log_path.encode()), *_sized(extent.entries)]
+    return base64.b64encode(b"".join(parts)).decode()
+
+
+def _sized(data: bytes) -> tuple[bytes, bytes]:
+    return _LENGTH.pack(len(data)), data

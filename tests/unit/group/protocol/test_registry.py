@@ -1,0 +1,28 @@
+"""The registry of a process: whom it follows, and when it has itself elected."""
+
+from __future__ import annotations
+
+from tailrace.group.protocol.actions import Elect, FindLeader
+from tailrace.group.protocol.events import Elected, LeaderFound, Subscribed, Tick
+from tailrace.group.protocol.registry import Registry
+from tailrace.group.protocol.times import Times
+from tailrace.group.protocol.unit import LeaderEntry
+
+GROUP, PROCESS = "billing", "a.1"
+TIMES = Times()
+
+
+def test_a_second_election_whose_answer_is_lost_is_repeated() -> None:
+    """The answer to the first one was late, so the process had itself elected twice."""
+    registry = Registry(PROCESS, TIMES)
+    registry.handle(Subscribed("a.1/c", GROUP, 35.0), 0.0)
+    assert registry.handle(LeaderFound(GROUP, None), 0.0) == [Elect(GROUP, 0)]
+    late = TIMES.ping_s
+    assert registry.handle(LeaderFound(GROUP, LeaderEntry(PROCESS, 10)), late) == [Elect(GROUP, 10)]
+    registry.handle(Elected(GROUP, 10, ()), late + 0.1)
+    assert registry.handle(LeaderFound(GROUP, LeaderEntry(PROCESS, 11)), late + 0.2) == []
+    assert not registry.leads
+    answered_by = late + TIMES.ping_s
+    assert FindLeader(GROUP) in registry.handle(Tick(), answered_by)
+    found = registry.handle(LeaderFound(GROUP, LeaderEntry(PROCESS, 11)), answered_by)
+    assert found == [Elect(GROUP, 11)]

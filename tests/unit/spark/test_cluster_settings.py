@@ -1,0 +1,107 @@
+"""The settings of a session, the master in Spark's configuration, a master that is not there."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from tailrace.errors import BackendUnavailable, ConfigError
+from tailrace.spark.cluster.defaults import default_setting
+from tailrace.spark.cluster.master import check_address
+from tailrace.spark.cluster.settings import CORES_MAX, ignored_settings, session_settings
+
+
+def settings(configured: dict[str, str], given: dict[str, str]) -> dict[str, str]:
+    return session_settings("lake", configured, given, 4, {"spark.x": "on this host"})
+
+
+def test_a_session_has_the_master_that_spark_is_configured_with_and_else_a_local_one() -> None:
+    assert settings({}, {})["spark.master"] == "local[*,4]"
+    configured = {"spark.master": "spark://10.0.0.7:7077"}
+    assert settings(configured, {})["spark.master"] == "spark://10.0.0.7:7077"
+    assert settings(configured, {"spark.master": "local[2]"})["spark.master"] == "local[2,4]"
+    assert settings({}, {"spark.master": "local[2,1]"})["spark.master"] == "local[2,1]"
+    assert settings({}, {"spark.master": "local"})["spark.master"] == "local[1,4]"
+
+
+def test_given_settings_replace_configured_ones_and_both_replace_our_defaults() -> None:
+    configured = {"spark.sql.session.timeZone": "Asia/Tokyo", "spark.executor.memory": "1g"}
+    merged = settings(configured, {"spark.executor.memory": "2g"})
+    assert merged["spark.sql.session.timeZone"] == "Asia/Tokyo"
+    assert merged["spark.executor.memory"] == "2g"
+    assert merged["spark.app.name"] == "lake"
+    assert settings({}, {})["spark.sql.session.timeZone"] == "UTC"
+
+
+def test_the_web_page_of_spark_is_not_switched_off() -> None:
+    assert "spark.ui.enabled" not in settings({}, {})
+    assert settings({"spark.ui.enabled": "false"}, {})["spark.ui.enabled"] == "false"
+
+
+def test_a_session_takes_a_limited_number_of_cores_of_a_standalone_cluster() -> None:
+    cluster = {"spark.master": "spark://10.0.0.7:7077"}
+    assert settings(cluster, {})["spark.cores.max"] == str(CORES_MAX)
+    assert settings(cluster | {"spark.cores.max": "32"}, {})["spark.cores.max"] == "32"
+    assert "spark.cores.max" not in settings({}, {})
+
+
+def test_a_session_uses_the_loopback_only_if_its_workers_are_on_this_host() -> None:
+    assert settings({}, {})["spark.driver.host"] == "127.0.0.1"
+    assert settings({}, {})["spark.x"] == "on this host"
+    remote = settings({"spark.master": "spark://10.0.0.7:7077"}, {})
+    assert not {"spark.driver.host", "spark.driver.bindAddress", "spark.x"} & remote.keys()
+
+
+def test_settings_that_an_existing_session_does_not_have_are_named() -> None:
+    actual = {"spark.master": "local[2]", "spark.executor.memory": "1g"}
+    given = {"spark.executor.memory": "1g", "spark.master": "yarn"}
+    assert ignored_settings(given, actual) == ["spark.master=yarn"]
+
+
+@pytest.mark.parametrize(
+    ("line", "master"),
+    [
+        ("spark.master spark://10.0.0.7:7077", "spark://10.0.0.7:7077"),
+        ("spark.master = yarn", "yarn"),
+        ("#spark.master yarn", ""),
+        ("spark.masters yarn", ""),
+    ],
+)
+def test_the_master_of_spark_defaults_is_read(tmp_path: Path, line: str, master: str) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(f"spark.executor.memory 1g\n{line}\n")
+    assert default_setting("spark.master", {"SPARK_CONF_DIR": str(tmp_path)}) == master
+
+
+def test_there_may_be_no_spark_defaults(tmp_path: Path) -> None:
+    assert default_setting("spark.master", {"SPARK_HOME": str(tmp_path)}) == ""
+
+
+def test_a_master_that_cannot_be_reached_is_named_with_the_reason_and_the_way_out() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        began = time.monotonic()
+        with pytest.raises(BackendUnavailable) as refused:
+            check_address(f"spark://127.0.0.1:{port}")
+    assert time.monotonic() - began < 15
+    assert f"cannot reach the Spark master spark://127.0.0.1:{port}: " in str(refused.value)
+    assert "refuses the connection" in str(refused.value)
+    assert "start the master, or set another one with --master" in str(refused.value)
+
+
+def test_one_host_of_several_that_answers_is_enough() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        check_address(f"spark://127.0.0.1:1,127.0.0.1:{listening.getsockname()[1]}")
+
+
+@pytest.mark.parametrize("master", ["local[*]", "yarn", ""])
+def test_a_master_without_an_address_is_not_checked(master: str) -> None:
+    check_address(master)
+
+
+def test_a_bad_address_is_refused() -> None:
+    with pytest.raises(ConfigError, match="spark://host:port has no valid address"):
+        check_address("spark://host:port")
