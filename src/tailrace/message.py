@@ -172,6 +172,8 @@ class Message(Generic[T]):
     _decode: Callable[[Message[T]], T]
     _value: Any = None
     _decoded: bool = False
+    origin: str | None = None
+    """The position that a redelivered dead letter had at first; None for other messages."""
 
     @property
     def id(self) -> str:
@@ -215,15 +217,17 @@ class Message(Generic[T]):
             self.mode, self.op, self.key_bytes, dict(self.headers), self.data,
         )  # fmt: skip
         try:
-            return _detached, (fields, self.value, None)
+            return _detached, (fields, self.origin, self.value, None)
         except DecodeError as error:
-            return _detached, (fields, None, error)
+            return _detached, (fields, self.origin, None, error)
 
     def __repr__(self) -> str:
         return f"<Message {self.id} key={self.key!r} {format_amount(len(self.data), 'byte')}>"
 
 
-def _detached(fields: tuple[Any, ...], value: Any, error: DecodeError | None) -> Message[Any]:
+def _detached(
+    fields: tuple[Any, ...], origin: str | None, value: Any, error: DecodeError | None
+) -> Message[Any]:
     """Return a message that was pickled or copied."""
 
     def decode(_message: Message[Any]) -> Any:
@@ -231,4 +235,4 @@ def _detached(fields: tuple[Any, ...], value: Any, error: DecodeError | None) ->
         raise error
 
     make: Callable[..., Message[Any]] = Message
-    return make(*fields, decode, value, error is None)
+    return make(*fields, decode, value, error is None, origin)

@@ -1,12 +1,12 @@
-"""The names of topics that Tailrace reserves for itself and for pipelines."""
+"""The names of topics and headers that Tailrace reserves for itself and for pipelines."""
 
 from __future__ import annotations
 
 from typing import Final
 
 INTERNAL_PREFIX: Final = "tailrace."
-"""The prefix of internal topics. No topic filter of a group matches them, and errors do not suggest
-them for other names."""
+"""The prefix of internal topics, and of the headers that only Tailrace writes. No topic filter of a
+group matches such topics, and errors do not suggest them for other names."""
 
 COMMIT_LOG_SUFFIX: Final = ".commits"
 """The end of the name of a commit log, after the name of its pipeline."""

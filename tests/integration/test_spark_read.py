@@ -18,10 +18,10 @@ import tailrace
 import tailrace.spark
 from tailrace.backend.capabilities import compaction_of
 from tailrace.errors import InvalidValue
-from tailrace.log.control import FOR
 from tailrace.message import Partition
 from tailrace.spark.frames.native import SWITCH, has_native_reader
 from tests.integration.topics_on_spark import numbers, read
+from tests.support.topics import push_for
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.part("pipelines")]
 
@@ -68,7 +68,7 @@ def _fill(hub: tailrace.Hub) -> tailrace.Topic[bytes]:
     orders.push_many([(f"c{n % 9}", b"even-%04d" % n) for n in range(2000)])
     for n in range(50):
         orders.push(b"single", key="s", headers={f"name-{n}": b"x" * n * 40, "ключ": b"\xff"})
-    orders.push(b"for one", key="c", headers={FOR: b"group/billing"})
+    push_for(orders, "billing", b"for one", key="c")
     orders.push(b"", key="empty")
     orders.scale(3)
     orders.push_many(numbers(500))

@@ -6,7 +6,9 @@ from typing import Any
 
 import msgspec
 
+from tailrace.backend.contract import Transaction
 from tailrace.hub.topic import Topic
+from tailrace.log.redelivered import FOR, ORIGIN
 from tailrace.message import Message
 
 
@@ -20,6 +22,14 @@ class Order(msgspec.Struct):
 def push(topic: Topic[Any], count: int, keys: int = 5, first: int = 0) -> None:
     """Push the numbers from `first` on, with the keys k0, k1, … in turn."""
     topic.push_many([(f"k{n % keys}", n) for n in range(first, first + count)])
+
+
+def push_for(topic: Topic[Any], consumer: str, value: bytes, key: str = "k") -> None:
+    """Append a record that only one consumer may process, as a redelivery does."""
+    record = topic.builder.record(value, key, None, None)
+    record = record._replace(headers={FOR: consumer.encode(), ORIGIN: b"orders/0.0@0"})
+    where = topic.view.target.partition_of(record.key)
+    topic.view.backend.commit(Transaction(((where, (record,)),)))
 
 
 def all_messages(topic: Topic[Any], *, control: bool = False) -> list[Message[Any]]:

@@ -9,6 +9,8 @@ from tailrace.amount import format_amount
 from tailrace.delivery.fetched import FetchedBatch, Resolution
 from tailrace.duration import parse_duration
 from tailrace.errors import Error
+from tailrace.log.record import Record
+from tailrace.log.redelivered import origin_of
 from tailrace.message import Message, Mode, Op
 
 T = TypeVar("T")
@@ -59,6 +61,7 @@ class Delivery(Message[T], Generic[T]):
         op = property(lambda self: _OPS[self._batch.ops[self._row]])
         key_bytes = property(lambda self: self._batch.keys[self._row])
         headers = property(lambda self: self._batch.headers[self._row])
+        origin = property(lambda self: origin_of(self._batch.stored_headers[self._row]))
         data = property(lambda self: self._batch.values[self._row])
         _decode = property(lambda self: self._batch.decode)
 
@@ -113,3 +116,16 @@ class Delivery(Message[T], Generic[T]):
             f"<Delivery {self.id} key={self.key!r} {format_amount(len(self.data), 'byte')},"
             f" attempt {self.attempt}{again}>"
         )
+
+
+def record_of(delivery: Delivery[Any]) -> Record:
+    """Return the record of a delivery, with all its headers."""
+    return Record(
+        delivery.offset,
+        delivery.timestamp_ms,
+        delivery.mode,
+        delivery.op,
+        delivery.key_bytes,
+        dict(delivery._batch.stored_headers[delivery._row]) or None,
+        delivery.data,
+    )

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace.log.redelivered import shown_headers, with_shown_headers
 from tailrace.log.schema import unique
 from tailrace.message import Message, Partition
 
@@ -112,11 +113,22 @@ class FetchedBatch:
 
     @cached_property
     def headers(self) -> list[Mapping[str, bytes]]:
-        """The headers of each record."""
+        """The headers of each record that users see."""
+        return [shown_headers(each) if each else each for each in self.stored_headers]
+
+    @cached_property
+    def stored_headers(self) -> list[Mapping[str, bytes]]:
+        """All headers of each record."""
         column = self._column("headers")
         if column.null_count == len(self):
             return [_NO_HEADERS] * len(self)
         return [unique(pairs) if pairs else _NO_HEADERS for pairs in column.to_pylist()]
+
+    @cached_property
+    def shown_records(self) -> pa.RecordBatch:
+        """The records with the headers that users see."""
+        assert self.records is not None, "a batch of offsets and keys alone"
+        return with_shown_headers(self.records)
 
     def rows_of(self, keys: Sequence[bytes], first: int) -> list[int]:
         """Return the rows from `first` that have one of these keys, in order."""

@@ -19,6 +19,7 @@ from tailrace.group.store.start import StartLike
 from tailrace.log.columns import records_of
 from tailrace.log.control import messages_of
 from tailrace.log.record import Record
+from tailrace.log.redelivered import origin_of, shown_headers
 from tailrace.message import Message, Mode, Op, Partition, Range, Receipt, Receipts
 from tailrace.payload import Payload
 from tailrace.settings import HubSettings
@@ -224,17 +225,20 @@ class Topic(Generic[T]):
 
     def _message(self, partition: Partition, record: Record) -> Message[T]:
         offset, timestamp_ms, mode, op, key, headers, data = record
-        return Message(
+        message = Message(
             *partition,
             offset,
             timestamp_ms,
             _MODES[mode],
             _OPS[op],
             key,
-            headers or {},
+            shown_headers(headers) if headers else {},
             data,
             self.payload.decode_message,
         )
+        if headers:
+            message.origin = origin_of(headers)
+        return message
 
     def _partition(self, storage: int, number: int) -> Partition:
         partition = Partition(self.name, storage, number)

@@ -1,24 +1,21 @@
 """Records that are not users' messages: control records, and records for one consumer alone.
 
 A record is a *control record* if its mode is Complete, or its op Command or Noop: it describes a
-source, such as the end of a copy. A record with the header `FOR` is a redelivered dead letter: only
-the consumer that the header names may process it. Readers of messages leave both out unless they
-are asked for.
+source, such as the end of a copy. Readers of messages leave out control records and redelivered
+records (`tailrace.log.redelivered`) unless they are asked for.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace.log.redelivered import addressees_of
 from tailrace.message import Mode, Op
-
-FOR: Final = "tailrace.for"
-"""On a record that only one consumer may process, such as a redelivered record: its full name."""
 
 # Plain numbers: numpy compares them several times faster than members of an enum.
 _COMPLETE: Final = int(Mode.COMPLETE)
@@ -44,17 +41,3 @@ def messages_of(records: pa.RecordBatch) -> pa.RecordBatch:
     if addressees is not None:
         records = records.filter(pc.is_null(addressees))
     return without_control(records)
-
-
-def addressees_of(headers: pa.Array[Any]) -> Any:
-    """Return, for each record, the consumer that alone may process it, or null; None if no record
-    names one.
-
-    `headers` is the column of the headers.
-    """
-    if headers.null_count == len(headers):
-        return None
-    names: Any = headers
-    if pc.index(names.keys, pa.scalar(FOR)).as_py() < 0:
-        return None
-    return pc.map_lookup(headers, query_key=pa.scalar(FOR), occurrence="first")

@@ -17,6 +17,7 @@ from tailrace.log.record import Encoded, Record
 from tailrace.message import Partition, Position, Range
 from tailrace.source.reader import BadRecord, Batch
 from tailrace.source.split_state import checksum
+from tailrace.topic.reserved_headers import check_header_names
 from tailrace.topic.target import Target
 from tailrace.topic.view import View
 
@@ -116,10 +117,14 @@ class EncodedBatch:
 
 
 def _divided(batch: Batch, bytes_max: int) -> tuple[pa.RecordBatch | None, Any, list[BadRecord]]:
-    """Return the records that fit the commit log, their routing keys, and those too large."""
+    """Return the records that fit the commit log, their routing keys, and those too large.
+
+    Raises `InvalidValue` if a record has a reserved header.
+    """
     records = batch.records
     if records is None or not records.num_rows:
         return None, None, []
+    check_header_names(records["headers"])
     keys: Any = records["key"] if batch.identities is None else batch.identities
     fits = row_lengths(records["value"]) <= bytes_max
     if fits.all():

@@ -62,10 +62,11 @@ class Batch:
     """Some records of a split, and the position after them.
 
     `records` are in `tailrace.log.schema.SCHEMA` (offsets are ignored): the key is the namespace,
-    the value a JSON object; mode and op say what the record is. `position`, in JSON types, is
-    passed to `ReaderSession.read` when the split is read again. `identities`, if rows have one,
-    keep the order of rows when the commit log has several partitions. `children` are new splits.
-    With `finished`, the split has no more records. All of it is stored in one transaction.
+    the value a JSON object; mode and op say what the record is. A header whose name begins with
+    ``tailrace.`` is refused: the source fails. `position`, in JSON types, is passed to
+    `ReaderSession.read` when the split is read again. `identities`, if rows have one, keep the
+    order of rows when the commit log has several partitions. `children` are new splits. With
+    `finished`, the split has no more records. All of it is stored in one transaction.
     """
 
     records: pa.RecordBatch | None

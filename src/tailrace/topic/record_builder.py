@@ -16,6 +16,7 @@ from tailrace.log.messages import encode_messages
 from tailrace.log.record import TIMESTAMP_MAX, Record, header_block
 from tailrace.payload import BYTES, CONTENT_TYPE, Payload
 from tailrace.settings import HubSettings
+from tailrace.topic.reserved_headers import check_header_name, check_header_names
 from tailrace.topic.routed_batch import RoutedBatch
 
 T = TypeVar("T")
@@ -24,7 +25,7 @@ Key: TypeAlias = "str | bytes | None"
 """The key of a message, which order is kept by. Text is UTF-8; None and empty mean no key."""
 
 Headers: TypeAlias = "Mapping[str, bytes | str] | None"
-"""The headers of a message. Text is UTF-8."""
+"""The headers of a message. Text is UTF-8. Names that begin with ``tailrace.`` are refused."""
 
 Time: TypeAlias = "datetime | int | None"
 """An aware datetime or milliseconds since 1970 UTC; None means now."""
@@ -141,6 +142,7 @@ def checked_columns(
     were checked are returned unchanged.
     """
     whole = normalise(batch, now_ms)
+    check_header_names(whole["headers"])
     _check_key(_longest(whole["key"]), key_bytes_max)
     _check_message(_longest(whole["value"]), message_bytes_max)
     if whole["headers"].null_count < whole.num_rows:
@@ -188,6 +190,7 @@ def _header(name: object, value: object) -> bytes:
     found = _utf8(f"header {name!r}", value) if isinstance(value, str) else value
     if not isinstance(name, str) or not isinstance(found, bytes):
         raise InvalidValue(f"header {name!r}", value, "bytes or str, under a name that is str")
+    check_header_name(name)
     return found
 
 

@@ -45,6 +45,13 @@ def test_values_may_be_arguments_with_one_key_and_headers(cli: CommandLine) -> N
     assert cli.tail("notes", "-f", "%k %v %h") == ["c7 hi a=1,b=x=y", "c7 there a=1,b=x=y"]
 
 
+def test_a_reserved_header_is_refused_by_name_and_nothing_is_stored(cli: CommandLine) -> None:
+    pushed = cli.run("push", "notes", "hi", "-H", "tailrace.for=billing", status=1)
+    assert "the header name 'tailrace.for' is reserved" in pushed.stderr
+    assert "valid: any name that does not begin with 'tailrace.'" in pushed.stderr
+    assert cli.tail("notes") == []
+
+
 def test_a_stored_line_is_the_line_itself(cli: CommandLine) -> None:
     cli.run("push", "orders", stdin='{"b":  1.10, "a": 12345678901234567890123}\n')
     assert cli.tail("orders") == ['{"b":  1.10, "a": 12345678901234567890123}']

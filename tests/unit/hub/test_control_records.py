@@ -16,12 +16,12 @@ import tailrace
 from tailrace import readers, writers
 from tailrace.hub.hub import Hub
 from tailrace.hub.topic import Topic
-from tailrace.log.control import FOR
 from tailrace.message import Mode, Op
 from tailrace.spark.batch import BatchReader
 from tailrace.spark.columns import spark_schema
 from tailrace.spark.stream import StreamReader
 from tests.support.command_line import CommandLine
+from tests.support.topics import push_for
 
 MESSAGES = [b"1", b"2", b"3"]
 ALL = [b"1", b'{"rows":1}', b"2", b"3", b"stop", b"{}"]
@@ -61,7 +61,7 @@ def test_a_message_that_was_redelivered_to_one_consumer_is_not_read_again(
 ) -> None:
     topic = hub.create_topic("orders", bytes, partitions=1)
     topic.push(b"1", headers={"source": "web"})
-    topic.push(b"again", headers={FOR: "billing"})
+    push_for(topic, "billing", b"again")
     batches = topic.batches(0, 0, control=control)
     assert [value for each in batches for value in each["value"].to_pylist()] == expected
     [(_, records)] = topic.reader(control=control).poll()

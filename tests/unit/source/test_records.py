@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tailrace.backend.contract import Transaction
+from tailrace.errors import InvalidValue
 from tailrace.hub.hub import Hub
 from tailrace.hub.topic import Topic
 from tailrace.log.record import Record
@@ -44,6 +45,16 @@ def test_rows_go_to_the_partition_of_their_identity_or_else_of_their_namespace(
         for value in records["value"].to_pylist()
     }
     assert found == {str(n).encode(): log.route(key) for n, key in enumerate(keys, 1)}
+
+
+def test_a_record_with_a_reserved_header_fails_its_source_and_is_not_stored(
+    begin: Begin, log: Topic[Any]
+) -> None:
+    record = Record(0, 1000, Mode.COPY, Op.INSERT, b"ns", {"tailrace.for": b"lake/crm"}, b"{}")
+    run = begin(scripted({"a": [Batch(from_records([record]), 1)]}))
+    with pytest.raises(InvalidValue, match=r"'tailrace\.for' is reserved"):
+        finish(run)
+    assert values(log) == []
 
 
 def test_bad_records_go_to_the_dead_letters_in_the_same_commit(

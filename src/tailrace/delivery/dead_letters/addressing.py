@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.log.control import addressees_of
+from tailrace.log.redelivered import addressees_of
 
 
 def addressed_mask(headers: pa.Array[Any], consumer: str) -> npt.NDArray[np.bool_] | None:

@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from tailrace.error_text import storable
-from tailrace.log.control import FOR
 from tailrace.log.record import Record, header_block
+from tailrace.log.redelivered import FOR
 from tailrace.message import Mode, Op, Partition
-
-ORIGIN: Final = "tailrace.origin"
-"""On a record that was redelivered to a group: the position that it had at first."""
 
 READER: Final = "tailrace.reader"
 WRITER: Final = "tailrace.writer"
@@ -74,7 +71,7 @@ def failed_record(
     record: Record, partition: Partition, consumer: str, error: str, now_ms: int
 ) -> Record:
     """Return the dead letter of a record that a consumer could not process."""
-    headers = dict(record.headers or {})
+    headers = {name: value for name, value in (record.headers or {}).items() if name != FOR}
     headers |= {
         WRITER: consumer.encode(),
         ERROR: storable(error).encode(),

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from tailrace.backend.contract import Records, TableKey, Transaction, raise_fence
-from tailrace.delivery.dead_letters.letter import ORIGIN, POSITION, DeadLetter, redelivery
+from tailrace.delivery.dead_letters.letter import POSITION, DeadLetter, redelivery
 from tailrace.delivery.dead_letters.mailbox import Mailbox, resolved
 from tailrace.errors import Busy, Fenced
+from tailrace.log.redelivered import ORIGIN
 from tailrace.message import Partition, Position
 from tailrace.topic.view import View, commit_following
 

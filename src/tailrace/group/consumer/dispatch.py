@@ -115,11 +115,10 @@ class Dispatch(Generic[T]):
             redelivered_below = batch.redelivered_below
         if self.left is not None:
             self.left -= end - first
-        assert batch.records is not None
         metadata = {"partition": owned.name}
         if batch.offsets[first] < redelivered_below:
             metadata["redelivered_below"] = str(redelivered_below)
-        yield batch.records.slice(first, end - first).replace_schema_metadata(metadata)
+        yield batch.shown_records.slice(first, end - first).replace_schema_metadata(metadata)
 
     def _bounded(self, cursor: Cursor) -> int:
         end = cursor.plain_until()

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tailrace.backend.contract import Fence, Transaction
 from tailrace.delivery.dead_letters.addressing import addressed_to
-from tailrace.delivery.delivery import Delivery
+from tailrace.delivery.delivery import Delivery, record_of
 from tailrace.delivery.failed_attempts import read_failed
 from tailrace.delivery.fetched import FetchedBatch, Resolution
 from tailrace.delivery.handed_out import read_handed_out
@@ -22,7 +22,6 @@ from tailrace.group.session.state import SessionState
 from tailrace.group.store.dead_letters import commit_dead_letter
 from tailrace.group.store.definition import consumer_name, unit_fence
 from tailrace.log.control import without_control
-from tailrace.log.record import Record
 from tailrace.topic.ledger import Progress
 
 _log: Final = logging.getLogger("tailrace.group")
@@ -163,16 +162,3 @@ class SessionUnit(OwnedUnit):
             text = "group %s: %s lost %s, epoch %d: another consumer owns it, or it was deleted"
             _log.info(text, machine.group, machine.session, self.name, self.epoch)
         self._state.post(events)
-
-
-def record_of(delivery: Delivery[Any]) -> Record:
-    """Return the record of a delivery."""
-    return Record(
-        delivery.offset,
-        delivery.timestamp_ms,
-        delivery.mode,
-        delivery.op,
-        delivery.key_bytes,
-        dict(delivery.headers) or None,
-        delivery.data,
-    )

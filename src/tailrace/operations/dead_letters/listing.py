@@ -13,6 +13,7 @@ from tailrace.clock import utc_time
 from tailrace.delivery.dead_letters.letter import LETTER_HEADERS, DeadLetter
 from tailrace.delivery.dead_letters.mailbox import Mailbox
 from tailrace.hub.hub import Hub
+from tailrace.log.redelivered import FOR
 from tailrace.message import Mode, Op
 from tailrace.operations.dead_letters.mailboxes import open_mailbox
 from tailrace.operations.pipeline.lookup import dead_letter_topic
@@ -105,7 +106,8 @@ def show_letters(hub: Hub, consumer: str, positions: Sequence[str]) -> list[Dead
 def _view(letter: DeadLetter) -> DeadLetterView:
     record = letter.record
     form, value = shown_value(record.value, Form.JSON)
-    headers = {k: text_of(v) for k, v in letter.headers.items() if k not in LETTER_HEADERS}
+    hidden = LETTER_HEADERS | {FOR}
+    headers = {k: text_of(v) for k, v in letter.headers.items() if k not in hidden}
     return DeadLetterView(
         position=letter.position,
         consumer=letter.consumer,

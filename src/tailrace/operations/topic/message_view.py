@@ -38,6 +38,7 @@ class MessageView:
     """A message for JSON output.
 
     `form` is the form of `value`: a document, text or base64. Bytes that are UTF-8 are text.
+    `origin` is the position that a redelivered dead letter had at first; None for other messages.
     """
 
     id: str
@@ -50,6 +51,7 @@ class MessageView:
     mode: str
     key: str | None
     headers: dict[str, str]
+    origin: str | None
     form: Form
     value: Any
 
@@ -70,6 +72,7 @@ def view_message(topic: Topic[Any], message: Message[Any]) -> MessageView:
         mode=MODE_NAMES[message.mode],
         key=message.key,
         headers={name: text_of(held) for name, held in message.headers.items()},
+        origin=message.origin,
         form=form,
         value=value,
     )

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tailrace.delivery.dead_letters.addressing import addressed_mask
 from tailrace.log.control import control_mask
+from tailrace.log.redelivered import with_shown_headers
 from tailrace.pipeline.transform.function import Function
 from tailrace.pipeline.transform.namespace import ALL, NamespaceFilter
 from tailrace.pipeline.transform.rows import Rows
@@ -24,8 +25,9 @@ class Chain:
     `namespace` is matched with the original namespace, before any function. Control records (mode
     Complete, op Command or Noop) pass the functions unchanged, and reach the writer only with
     `controls`. `writer` is the full name, ``lake/crm``: records that are addressed to another
-    consumer are dropped. With `columns`, functions work on columns if all of them can, which is
-    several times faster; null and absent fields are then the same.
+    consumer are dropped, and the headers of the others do not show an address. With `columns`,
+    functions work on columns if all of them can, which is several times faster; null and absent
+    fields are then the same.
     """
 
     namespace: NamespaceFilter = ALL
@@ -70,15 +72,17 @@ class Chain:
         return [*parts, chain] if chain.functions or not parts else parts
 
     def _selected(self, rows: Rows) -> Rows:
+        addressed = self._addressed(rows.records["headers"])
         masks = [
             self.namespace.mask(rows.records["key"]),
-            self._addressed(rows.records["headers"]),
+            addressed,
             None if self.controls else ~control_mask(rows.records),
         ]
         for mask in masks[1:]:
             if mask is not None:
                 masks[0] = mask if masks[0] is None else masks[0] & mask
-        return rows if masks[0] is None else _where(rows, masks[0])
+        selected = rows if masks[0] is None else _where(rows, masks[0])
+        return selected if addressed is None else Rows(with_shown_headers(selected.encoded))
 
     def _addressed(self, headers: pa.Array[Any]) -> npt.NDArray[np.bool_] | None:
         return addressed_mask(headers, self.writer) if self.writer else None

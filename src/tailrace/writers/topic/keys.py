@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.errors import InvalidValue
-from tailrace.log.control import FOR, addressees_of, control_mask
+from tailrace.log.control import control_mask
 from tailrace.log.schema import HEADERS
 from tailrace.pipeline.transform.rows import Document, Rows
 from tailrace.source.reader import IDENTITY
@@ -56,17 +56,15 @@ class KeyChoice:
 def with_keys(rows: Rows, choice: KeyChoice) -> pa.RecordBatch:
     """Return the encoded records with the chosen keys and without offsets.
 
-    A record that lacks the identity or the field has no key. A record that was redelivered to the
-    writer alone is for every consumer of the topic. If a field is the key, raises `RowError` for a
-    row whose value is not JSON.
+    A record that lacks the identity or the field has no key. If a field is the key, raises
+    `RowError` for a row whose value is not JSON.
     """
     records = rows.encoded
     columns = dict(zip(records.schema.names, records.columns, strict=True))
     del columns["offset"]
-    columns["headers"] = _for_everyone(records["headers"])
     if choice.kind is not KeyKind.NAMESPACE:
         columns["key"] = _keys(rows, choice)
-        columns["headers"] = _with_namespaces(records["key"], columns["headers"])
+        columns["headers"] = _with_namespaces(records["key"], records["headers"])
     return pa.RecordBatch.from_pydict(columns)
 
 
@@ -107,14 +105,6 @@ def _field(document: Document, path: tuple[str, ...]) -> bytes | None:
     if value is None:
         return None
     return value.encode() if isinstance(value, str) else msgspec.json.encode(value, order="sorted")
-
-
-def _for_everyone(headers: pa.Array[Any]) -> pa.Array[Any]:
-    """Return headers without the name of the consumer that records were redelivered to."""
-    if addressees_of(headers) is None:
-        return headers
-    kept = [[pair for pair in pairs or () if pair[0] != FOR] for pairs in headers.to_pylist()]
-    return pa.array([pairs or None for pairs in kept], HEADERS)
 
 
 def _with_namespaces(keys: pa.Array[Any], headers: pa.Array[Any]) -> pa.Array[Any]:

@@ -23,8 +23,8 @@ from tailrace.delivery.dead_letters.resolve import (
 )
 from tailrace.errors import Busy, InvalidValue
 from tailrace.hub.hub import Hub
-from tailrace.log.control import FOR
 from tailrace.log.record import Record
+from tailrace.log.redelivered import FOR
 from tailrace.message import Mode, Op, Partition
 from tailrace.testing import MemoryBackend
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tailrace import functions as fn
 from tailrace.errors import ConfigError
-from tailrace.log.control import FOR
+from tailrace.log.redelivered import FOR
 from tailrace.message import Mode, Op
 from tailrace.pipeline.transform.chain import Chain
 from tailrace.pipeline.transform.namespace import ALL, NamespaceFilter
@@ -105,6 +105,15 @@ def test_records_for_another_writer_are_dropped() -> None:
     given = rows_of(*(record(i, {}, headers=each) for i, each in enumerate(headers)))
     assert Chain(writer="lake/crm").apply(given).offsets == [0, 1, 3]
     assert Chain(writer="lake/files").apply(given).offsets == [0, 2, 3]
+
+
+def test_a_writer_does_not_see_that_a_record_was_redelivered_to_it_alone() -> None:
+    headers = [{FOR: b"lake/crm", "source": b"web"}, {FOR: b"lake/crm"}, {"a": b"b"}]
+    given = rows_of(*(record(i, {"n": i}, headers=each) for i, each in enumerate(headers)))
+    chain = Chain(functions=(fn.omit("card"),), writer="lake/crm")
+    made = chain.apply(given)
+    assert made.encoded["headers"].to_pylist() == [[("source", b"web")], None, [("a", b"b")]]
+    assert values(made) == [{"n": 0}, {"n": 1}, {"n": 2}]
 
 
 def test_a_chain_leaves_the_rows_it_was_given_as_they_were() -> None:

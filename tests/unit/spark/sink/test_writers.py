@@ -74,6 +74,13 @@ def test_tasks_run_where_the_hub_cannot_be_seen(
     assert stored(orders, orders.route("c1")) == [*range(10), *range(10)]
 
 
+def test_a_task_refuses_a_reserved_header_by_name(hub: tailrace.Hub) -> None:
+    headers = pa.array([[("tailrace.for", b"billing")]], pa.map_(pa.string(), pa.binary()))
+    given = rows(1).append_column("headers", headers)
+    with pytest.raises(InvalidValue, match=r"'tailrace\.for' is reserved"):
+        run(writer_of(hub), [given])
+
+
 def test_a_large_task_where_nothing_is_shared_is_refused_in_one_sentence(
     hub: tailrace.Hub, tmp_path: Path
 ) -> None:

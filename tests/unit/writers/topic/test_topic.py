@@ -12,7 +12,6 @@ import tailrace
 from tailrace import writers
 from tailrace.errors import ConfigError, Fenced, InvalidName, InvalidValue, UnknownTopic
 from tailrace.hub.hub import Hub
-from tailrace.log.control import FOR
 from tailrace.log.record import Record
 from tailrace.log.schema import records_of
 from tailrace.message import Mode, Op, Partition
@@ -205,19 +204,6 @@ def test_a_record_keeps_all_its_fields(hub: Hub) -> None:
     assert [each._replace(offset=0) for each in stored(hub)] == [
         each._replace(offset=0) for each in given
     ]
-
-
-@pytest.mark.parametrize("key", ["namespace", "identity"])
-def test_a_record_that_was_redelivered_to_the_writer_is_for_every_consumer_of_the_topic(
-    hub: Hub, key: str
-) -> None:
-    given = [record(0, headers={FOR: WRITER.encode(), "source": b"web"}), record(1)]
-    driver(hub, key=key, create_partitions=1).write(rows_of(given), 0, 2)
-    redelivered, other = stored(hub)
-    assert FOR not in (redelivered.headers or {})
-    assert (redelivered.headers or {})["source"] == b"web"
-    assert "source" not in (other.headers or {})
-    assert len(list(hub.topic("orders").tail(group="billing", until="end"))) == 2
 
 
 def test_the_writer_receives_control_records_only_if_it_is_told_to() -> None:

@@ -1,0 +1,67 @@
+"""Records for one consumer alone: dead letters that were redelivered.
+
+Such a record has the header `FOR`, with the full name of its consumer. If the consumer is a group,
+it also has the header `ORIGIN`. Both are for Tailrace: users see neither among the headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.log.schema import HEADERS
+from tailrace.reserved_names import INTERNAL_PREFIX
+
+FOR: Final = f"{INTERNAL_PREFIX}for"
+"""The full name of the consumer that alone may process the record: ``lake/crm``, ``billing``."""
+
+ORIGIN: Final = f"{INTERNAL_PREFIX}origin"
+"""The position that the record had at first."""
+
+_HIDDEN: Final = frozenset((FOR, ORIGIN))
+
+
+def addressees_of(headers: pa.Array[Any]) -> Any:
+    """Return, for each record, the consumer that alone may process it, or null; None if no record
+    names one.
+
+    `headers` is the column of the headers.
+    """
+    if not _occurs(headers, FOR):
+        return None
+    return pc.map_lookup(headers, query_key=pa.scalar(FOR), occurrence="first")
+
+
+def shown_headers(headers: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    """Return the headers that users see: the same mapping if they see all."""
+    if _HIDDEN.isdisjoint(headers):
+        return headers
+    return {name: value for name, value in headers.items() if name not in _HIDDEN}
+
+
+def with_shown_headers(records: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the records with the headers that users see: the same batch if they see all."""
+    headers = records["headers"]
+    if not any(_occurs(headers, name) for name in _HIDDEN):
+        return records
+    kept = [
+        [pair for pair in pairs or () if pair[0] not in _HIDDEN] for pairs in headers.to_pylist()
+    ]
+    column = pa.array([pairs or None for pairs in kept], HEADERS)
+    return records.set_column(records.schema.get_field_index("headers"), "headers", column)
+
+
+def origin_of(headers: Mapping[str, bytes]) -> str | None:
+    """Return the position that a redelivered record had at first; None for other records."""
+    found = headers.get(ORIGIN)
+    return None if found is None else found.decode("utf-8", "backslashreplace")
+
+
+def _occurs(headers: pa.Array[Any], name: str) -> bool:
+    if headers.null_count == len(headers):
+        return False
+    names: Any = headers
+    return bool(pc.index(names.keys, pa.scalar(name)).as_py() >= 0)
