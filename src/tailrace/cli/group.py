@@ -17,7 +17,8 @@ from tailrace.cli.terminal.watch import show_once_or_watch, watches
 from tailrace.terminal.tables import facts, format_time, format_time_ms, table
 
 if TYPE_CHECKING:
-    from tailrace.group.store.describe import GroupDetail, GroupSummary
+    from tailrace.group.store.describe import GroupDetail, GroupPartition, GroupSummary
+    from tailrace.group.store.failed_messages import FailedMessage
     from tailrace.group.store.history import HistoryLine
     from tailrace.hub.hub import Hub
 
@@ -133,7 +134,7 @@ def _failed(group: GroupDetail) -> Iterator[str]:
                     name_failed(each),
                     format_amount(each.attempts, "time"),
                     format_time(each.time),
-                    "none: stuck" if each.next_attempt is None else format_time(each.next_attempt),
+                    _next_attempt(each, partition),
                     count_behind(each, partition),
                     next(iter(each.error.splitlines()), ""),
                 )
@@ -142,6 +143,12 @@ def _failed(group: GroupDetail) -> Iterator[str]:
         )
         skips = [skip_command(group.summary.name, each) for each, _ in found]
         yield "\n".join(["to skip a message:", *(f"  {command}" for command in skips)])
+
+
+def _next_attempt(failed: FailedMessage, partition: GroupPartition) -> str:
+    if failed.next_attempt is not None:
+        return format_time(failed.next_attempt)
+    return "none: no owner" if partition.owner is None else "none: stuck"
 
 
 @verb(

@@ -17,8 +17,10 @@ from tailrace.hub.hub import Hub
 from tailrace.message import Partition
 from tailrace.operations.dead_letters.mailboxes import count_group_letters
 from tailrace.operations.group.stuck import (
+    FailedState,
     describe_behind,
     describe_more,
+    failed_state,
     name_failed,
     silent_owner,
 )
@@ -42,6 +44,12 @@ WAL_BYTES_MAX: Final = 100 << 20
 
 WAIT_MAX: Final = timedelta(minutes=1)
 """A writer that has waited longer for its sink is a problem; before, it is a note."""
+
+_FAILED: Final = {
+    FailedState.STUCK: "stuck at",
+    FailedState.RETRYING: "retrying",
+    FailedState.UNATTENDED: "waiting for a consumer at",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +232,7 @@ def _failed(group: GroupDetail) -> Iterator[Problem]:
     for each in group.partitions:
         if each.failed:
             first = next((f for f in each.failed if f.next_attempt is None), each.failed[0])
-            verb = "stuck at" if first.next_attempt is None else "retrying"
+            verb = _FAILED[failed_state(first, each)]
             times = format_amount(first.attempts, "time")
             behind = describe_behind(first, each)
             what = f"{verb} {name_failed(first)}{describe_more(each)}, failed {times}"

@@ -161,15 +161,48 @@ def test_a_message_that_is_retried_is_named_with_its_error_and_next_attempt(
     retry = tailrace.Retry(first="1h", max="1h")
     with tailrace.open(cli.hub, sync="none") as hub:
         consumer = hub.tail("orders", int, group="billing").start(refuse_two, retry=retry)
-        with consumer:
-            until(lambda: consumer.stats().nacked)
-            consumer.shutdown()
-    found = cli.json("explain", "billing")
+        until(lambda: facts(cli.json("explain", "billing"), "retrying"))
+        found, topic = cli.json("explain", "billing"), cli.json("explain", "orders")
+        consumer.shutdown()
     assert found["headline"].startswith("RETRYING since 20")
     (retrying,) = facts(found, "retrying")
     assert "(key 'c2') failed 1 time; its key waits for the next attempt at " in retrying
     assert "no stock" in retrying
-    assert cli.json("explain", "orders")["headline"] == "RETRYING for billing"
+    assert topic["headline"] == "RETRYING for billing"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"retry": tailrace.Retry(first="1h", max="1h")},
+        {"retry": tailrace.Retry(attempts=1), "on_failed": lambda _failed: None},
+    ],
+    ids=["retried", "stuck"],
+)
+def test_a_failed_message_of_a_group_without_consumers_waits_for_one(
+    cli: CommandLine, options: dict[str, Any]
+) -> None:
+    with tailrace.open(cli.hub, sync="none") as hub:
+        consumer = hub.tail("orders", int, group="billing", id="till")
+        consumer.start(refuse_two, **options)
+        until(lambda: consumer.stats().nacked)
+        consumer.shutdown()
+    group, topic, partition = (
+        cli.json("explain", name) for name in ("billing", "orders", "orders/0.0")
+    )
+    assert group["headline"].startswith("UNATTENDED since 20")
+    for each in (group, topic):
+        (failed,) = facts(each, "failed")
+        assert "(key 'c2') failed 1 time; the next owner of orders/0.0 delivers it again" in failed
+        assert "no stock" in failed
+        assert "tailrace tail orders --group billing" in commands(each)
+    assert topic["headline"] == partition["headline"] == "UNATTENDED for billing"
+    assert "next attempt" not in " ".join(each["what"] for each in partition["facts"])
+    status = cli.run("status", status=4).stdout
+    assert "waiting for a consumer at orders/0.0@" in status
+    assert "none: no owner" in cli.run("group", "show", "billing").stdout
+    (shown,) = cli.json("group", "show", "billing")["partitions"]
+    assert [each["next_attempt"] for each in shown["failed"]] == [None]
 
 
 def test_the_dead_letters_of_a_group_are_counted(cli: CommandLine) -> None:

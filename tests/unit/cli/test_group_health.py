@@ -68,7 +68,7 @@ def test_explain_names_the_message_that_blocks_its_key_and_how_to_skip_it(
     skip = f"tailrace group skip billing {position} --reason TEXT"
     assert skip in [each["command"] for each in found["remedies"]]
     cli.run("group", "skip", "billing", position, "--reason", "bad", "--yes")
-    assert "stuck" not in cli.run("explain", "orders/0.0").stdout
+    assert "failed" not in cli.run("explain", "orders/0.0").stdout
 
 
 def test_explain_names_the_blocking_message_also_without_consumers(cli: CommandLine) -> None:
@@ -76,7 +76,7 @@ def test_explain_names_the_blocking_message_also_without_consumers(cli: CommandL
         pass
     text = cli.run("explain", "orders/0.0").stdout
     assert text.startswith("UNATTENDED for billing")
-    assert "stuck: orders/0.0@" in text
+    assert "failed: orders/0.0@" in text
 
 
 def test_a_group_with_a_message_that_blocks_its_key_is_not_well(cli: CommandLine) -> None:

@@ -175,6 +175,10 @@ def _partition(
     owner = None if grant is None else consumer_of(grant.borrower)
     epoch = None if grant is None else grant.epoch
     name = str(view.partition)
+    # Entries of a waiting partition do not count: they may be of an earlier topic of its name.
+    entries = failed.get(name, ()) if view.state is UnitState.OPEN else ()
+    if owner is None:  # the next owner starts with the first attempt
+        entries = tuple(replace(each, next_attempt=None) for each in entries)
     return GroupPartition(
         partition=name,
         state=view.state,
@@ -183,8 +187,7 @@ def _partition(
         lag=view.lag,
         owner=owner,
         epoch=epoch,
-        # Entries of a waiting partition do not count: they may be of an earlier topic of its name.
-        failed=failed.get(name, ()) if view.state is UnitState.OPEN else (),
+        failed=entries,
     )
 
 

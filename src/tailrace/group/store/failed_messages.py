@@ -33,8 +33,8 @@ class FailedMessage:
 
     `attempts` is the number of failed attempts, `time` the time of the first and `error` the reason
     of the last, empty if it is not known. `next_attempt` is when the message is delivered again;
-    None if it had its last attempt. `behind` is the number of messages of the same key that the
-    consumer has read and holds back.
+    None if it had its last attempt, or if no consumer owns its partition. `behind` is the number of
+    messages of the same key that the consumer has read and holds back.
     """
 
     position: str

@@ -22,11 +22,22 @@ from tailrace.operations.group.health import (
     time_text,
     unfinished,
 )
-from tailrace.operations.group.stuck import describe_failed, skip_command
+from tailrace.operations.group.stuck import (
+    FailedState,
+    describe_failed,
+    failed_state,
+    skip_command,
+)
 from tailrace.topic.view import find
 
 LISTED_MAX: Final = 5
 """Number of failed messages, of consumers and of partitions that are listed."""
+
+_FACTS: Final = {
+    FailedState.STUCK: "blocked",
+    FailedState.RETRYING: "retrying",
+    FailedState.UNATTENDED: "failed",
+}
 
 
 def explain_group(hub: Hub, name: str) -> Explanation:
@@ -47,8 +58,8 @@ def blocked_facts(group: GroupDetail, topic: str | None) -> Iterator[Fact]:
     failed = [(each, where) for where in partitions_of(group, topic) for each in where.failed]
     failed.sort(key=lambda pair: pair[0].time)
     for each, where in failed[:LISTED_MAX]:
-        name = "blocked" if each.next_attempt is None else "retrying"
-        yield Fact(name, f"since {time_text(each.time)}: {describe_failed(each, where)}")
+        what = f"since {time_text(each.time)}: {describe_failed(each, where)}"
+        yield Fact(_FACTS[failed_state(each, where)], what)
     if len(failed) > LISTED_MAX:
         yield Fact("blocked", f"{len(failed) - LISTED_MAX:,} more failed messages")
 

@@ -65,16 +65,18 @@ def judge(hub: Hub, group: GroupDetail, topic: str | None = None) -> GroupHealth
     lag = f"lag {sum(each.lag for each in partitions):,}"
     if group.summary.topic_deleted:
         return GroupHealth(GroupState.TOPIC_DELETED, f"topic {group.summary.filter!r} is deleted")
-    failed = [each for partition in partitions for each in partition.failed]
+    silent = {p.partition: each for p in partitions if (each := silent_owner(hub, group, p))}
+    # A consumer that does not run retries nothing, and blocks nothing for the next owner.
+    attended = [p for p in partitions if p.owner is not None and p.partition not in silent]
+    failed = [each for partition in attended for each in partition.failed]
     if failed:
         last = [each for each in failed if each.next_attempt is None]
         state = GroupState.BLOCKED if last else GroupState.RETRYING
         what = format_amount(len(last or failed), "failed message")
         blocks = "blocks its key" if len(last or failed) == 1 else "block their keys"
         return GroupHealth(state, f"{what} {blocks}, {lag}", min(each.time for each in failed))
-    silent = [each for p in partitions if (each := silent_owner(hub, group, p)) is not None]
     if silent:
-        longest = max(silent, key=lambda each: each.silent_s)
+        longest = max(silent.values(), key=lambda each: each.silent_s)
         silence = f"no heartbeat for {longest.silent_s:.0f} s"
         why = f"{longest.id} owns partitions, {silence}, {lag}"
         return GroupHealth(GroupState.SILENT, why)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from tailrace.amount import format_amount
 from tailrace.delivery.failed_attempts import KEPT_MAX
 from tailrace.group.protocol.unit import UnitState
@@ -10,21 +12,34 @@ from tailrace.group.store.failed_messages import FailedMessage
 from tailrace.hub.hub import Hub
 
 
+class FailedState(StrEnum):
+    """What becomes of a failed message by itself; `UNATTENDED` if no consumer owns its
+    partition."""
+
+    STUCK = "stuck"
+    RETRYING = "retrying"
+    UNATTENDED = "failed"
+
+
 def name_failed(failed: FailedMessage) -> str:
     """Return the position and key of a failed message: ``orders/0.0@2 (key 'k5')``."""
     return failed.position if failed.key is None else f"{failed.position} (key {failed.key!r})"
 
 
-def failed_state(failed: FailedMessage) -> str:
-    """Return the state of a failed message in a word: ``retrying`` or ``stuck``."""
-    return "stuck" if failed.next_attempt is None else "retrying"
+def failed_state(failed: FailedMessage, partition: GroupPartition) -> FailedState:
+    """Return the state of a failed message."""
+    if partition.owner is None:
+        return FailedState.UNATTENDED
+    return FailedState.STUCK if failed.next_attempt is None else FailedState.RETRYING
 
 
 def describe_failed(failed: FailedMessage, partition: GroupPartition) -> str:
     """Return a sentence about a failed message and its consequences."""
     times = format_amount(failed.attempts, "time")
     blocked = "it is not delivered again" if failed.key is None else "its key is blocked"
-    if failed.next_attempt is not None:
+    if partition.owner is None:
+        blocked = f"the next owner of {partition.partition} delivers it again"
+    elif failed.next_attempt is not None:
         waits = "it" if failed.key is None else "its key"
         blocked = f"{waits} waits for the next attempt at {failed.next_attempt:%H:%M:%S}Z"
     text = f"{name_failed(failed)} failed {times}; {blocked}"

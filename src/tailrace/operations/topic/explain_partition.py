@@ -12,6 +12,7 @@ from tailrace.message import Partition
 from tailrace.operations.explanation import Explanation, Fact, Remedy
 from tailrace.operations.group.health import groups_of
 from tailrace.operations.group.stuck import (
+    FailedState,
     describe_failed,
     failed_state,
     silent_owner,
@@ -76,8 +77,9 @@ def _why(
         owned = f"{lag}; owner {partition.owner}, epoch {partition.epoch}"
         if silent := silent_owner(hub, group, partition):
             return "SILENT", f"{owned}, no heartbeat for {silent.silent_s:.0f} s"
-        states = {failed_state(failed) for failed in partition.failed}
-        state = "STUCK" if "stuck" in states else "RETRYING" if states else "CONSUMED"
+        states = {failed_state(failed, partition) for failed in partition.failed}
+        stuck = FailedState.STUCK in states
+        state = "STUCK" if stuck else "RETRYING" if states else "CONSUMED"
         return state, owned
     if not group.consumers:
         return "UNATTENDED", f"{lag}; no consumer of the group runs"
@@ -87,7 +89,7 @@ def _why(
 def _failed(partition: GroupPartition) -> Iterator[str]:
     """Yield a sentence for each failed message, the lowest offsets first."""
     for failed in partition.failed[:_FAILED_MAX]:
-        yield f"{failed_state(failed)}: {describe_failed(failed, partition)}"
+        yield f"{failed_state(failed, partition)}: {describe_failed(failed, partition)}"
     if len(partition.failed) > _FAILED_MAX:
         yield f"{len(partition.failed) - _FAILED_MAX:,} more failed"
 
