@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tailrace
-from tailrace import Retry
+from tailrace import Retry, readers, writers
 from tailrace.operations.status import status
 from tests.support.command_line import CommandLine
 from tests.support.waiting import until
@@ -185,8 +186,40 @@ def test_a_letter_whose_topic_or_group_was_deleted_is_not_redelivered(cli: Comma
 
 
 @pytest.mark.parametrize("name", ["billing", "group:billing"])
-def test_a_group_without_dead_letters_says_how_it_would_have_some(
-    cli: CommandLine, name: str
+def test_a_group_without_dead_letters_has_an_empty_list(cli: CommandLine, name: str) -> None:
+    assert cli.run("dlq", name, "list").stdout == "no pending dead letters\n"
+    assert cli.json("dlq", name, "list") == cli.json("dlq", name, "list", "--by", "error") == []
+    assert "0 dead letters redelivered" in cli.run("dlq", name, "redeliver", "--all").stdout
+    for verb in (["show"], ["redeliver"], ["discard", "--reason", "no"]):
+        refused = cli.run("dlq", name, *verb, "orders/0.0@1", status=2).stderr
+        assert f"a pending dead letter of {name}" in refused
+
+
+@pytest.mark.parametrize(
+    ("name", "suggested"),
+    [("biling", "billing"), ("group:biling", "billing"), ("pipeline:billing", "billing"),
+     ("lake/crn", "lake/crm"), ("laek", "lake"), ("no/such/thing", "")],
+)  # fmt: skip
+def test_an_unknown_consumer_is_refused_with_the_known_ones(
+    cli: CommandLine, tmp_path: Path, name: str, suggested: str
 ) -> None:
+    (tmp_path / "sales.jsonl").write_text('{"id": 1}\n')
+    lake = tailrace.Pipeline("lake", readers.file(f"{tmp_path}/*.jsonl"), engine="direct")
+    lake.write("crm", writers.file(str(tmp_path / "out")))
+    with tailrace.open(cli.hub, sync="none") as hub:
+        lake.run(hub, once=True)
     refused = cli.run("dlq", name, "list", status=2).stderr
-    assert "on_failed='dead-letter'" in refused
+    assert f"no consumer '{name}' in {cli.hub}" in refused
+    assert "valid: billing, lake, lake/crm" in refused
+    assert ("did you mean" in refused) == bool(suggested)
+    assert not suggested or f"did you mean '{suggested}'?" in refused
+
+
+def test_an_unknown_consumer_of_a_hub_without_consumers_is_told_that_there_are_none(
+    tmp_path: Path,
+) -> None:
+    cli = CommandLine(tmp_path / "new")
+    cli.run("topic", "create", "orders")
+    refused = cli.run("dlq", "billing", "list", status=2).stderr
+    assert "no consumer 'billing' in" in refused
+    assert "no group and no pipeline has run here" in refused

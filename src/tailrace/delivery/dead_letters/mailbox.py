@@ -33,10 +33,11 @@ def resolved(view: View, partition: Partition) -> Progress:
 class Mailbox:
     """The dead letters in a topic: of one writer, or of all consumers if `writer` is None.
 
-    `name` is the name that people write: ``lake/crm``, or ``lake``.
+    `view` is None if there is no topic, because no letter was ever written. `name` is the name that
+    people write: ``lake/crm``, or ``lake``.
     """
 
-    view: View
+    view: View | None
     name: str
     writer: str | None = None
 
@@ -89,6 +90,8 @@ class Mailbox:
 
     def _unresolved(self) -> Iterator[tuple[Partition, pa.RecordBatch]]:
         view = self.view
+        if view is None:
+            return
         log = view.backend.log
         for storage in view.refresh().definition.storage_topics(view.topic):
             for number, (start, end, _) in enumerate(log.bounds_of(storage)):

@@ -89,6 +89,7 @@ def _resolve_some(
     appends: Callable[[Sequence[DeadLetter]], Sequence[Append]],
 ) -> list[DeadLetter]:
     view = mailbox.view
+    assert view is not None, "there are letters"
     fence = raise_fence(view.backend.store, f"dead-letters/{view.topic}")
     ledgers = {where: resolved(view, where) for where in {each.partition for each in letters}}
     left = [each for each in letters if not ledgers[each.partition].acked(each.record.offset)]

@@ -25,16 +25,20 @@ from tailrace.message import Position
 from tailrace.operations.pipeline.lookup import (
     commit_log,
     dead_letter_topic,
-    find_pipeline,
     find_writer,
+    writer_names,
 )
 from tailrace.operations.topic.lookup import find_topic
-from tailrace.pipeline.catalog import RegisteredPipeline, find
+from tailrace.pipeline.catalog import RegisteredPipeline, find, pipelines
+from tailrace.suggestion import did_you_mean
 from tailrace.topic.view import View
 
 GROUP: Final = "group:"
 PIPELINE: Final = "pipeline:"
 """Before a name that a group and a pipeline share: which of the two is meant."""
+
+LISTED_MAX: Final = 20
+"""Number of known consumers that an error lists."""
 
 
 class ConsumerMailbox(Protocol):
@@ -130,26 +134,26 @@ class GroupMailbox:
 def open_mailbox(hub: Hub, consumer: str) -> ConsumerMailbox:
     """Return the letters of a writer, ``lake/crm``, a whole pipeline, ``lake``, or a group.
 
-    Raise `InvalidValue` if the name is unknown, if it is that of a pipeline and of a group, or if
-    the consumer has no dead letters.
+    Raise `InvalidValue` if the name is unknown, or if it is that of a pipeline and of a group.
     """
     if "/" in consumer:
+        if consumer not in writer_names(hub):
+            raise _unknown(hub, consumer)
         return _pipeline_mailbox(hub, find_writer(hub, consumer).pipeline, consumer)
     name = consumer.removeprefix(GROUP).removeprefix(PIPELINE)
     letters = _topic_of_group(hub, name)
-    is_pipeline = find(hub.backend.store, name) is not None
-    if is_pipeline and letters is not None and name == consumer:
+    pipeline = find(hub.backend.store, name)
+    if pipeline is not None and letters is not None and name == consumer:
         valid = f"{PIPELINE}{name} or {GROUP}{name}"
         both = f"{name!r} is a pipeline and a group"
         raise InvalidValue("consumer", consumer, valid, problem=both)
-    if consumer.startswith(GROUP) or (not is_pipeline and name in group_names(hub.backend)):
-        if letters is None:
-            valid = "a group whose consumers run with on_failed='dead-letter', and had a failure"
-            raise InvalidValue("consumer", consumer, valid)
-        return GroupMailbox(hub, name, Mailbox(letters, consumer))
-    if letters is not None and not is_pipeline:  # the group was deleted
-        return GroupMailbox(hub, name, Mailbox(letters, consumer))
-    return _pipeline_mailbox(hub, find_pipeline(hub, name), None)
+    if pipeline is not None and not consumer.startswith(GROUP):
+        return _pipeline_mailbox(hub, pipeline, None)
+    # A group that was deleted may have letters.
+    is_group = letters is not None or name in group_names(hub.backend)
+    if not is_group or consumer.startswith(PIPELINE):
+        raise _unknown(hub, consumer)
+    return GroupMailbox(hub, name, Mailbox(letters, consumer))
 
 
 def count_group_letters(hub: Hub, group: str) -> int:
@@ -162,10 +166,22 @@ def _pipeline_mailbox(
     hub: Hub, pipeline: RegisteredPipeline, writer: str | None
 ) -> PipelineMailbox:
     topic = dead_letter_topic(hub, pipeline)
-    if topic is None:
-        valid = f"a consumer with dead letters; the topic {pipeline.dead_letters} does not exist"
-        raise InvalidValue("consumer", writer or pipeline.name, valid)
-    return PipelineMailbox(hub, pipeline, Mailbox(topic.view, writer or pipeline.name, writer))
+    view = None if topic is None else topic.view
+    return PipelineMailbox(hub, pipeline, Mailbox(view, writer or pipeline.name, writer))
+
+
+def _unknown(hub: Hub, consumer: str) -> InvalidValue:
+    writers = writer_names(hub)
+    known = [*group_names(hub.backend), *(each.name for each in pipelines(hub.backend.store))]
+    known = sorted({*known, *writers})
+    listed = ", ".join(known[:LISTED_MAX])
+    if len(known) > LISTED_MAX:
+        listed += f" and {len(known) - LISTED_MAX:,} more"
+    remedy = did_you_mean(consumer.removeprefix(GROUP).removeprefix(PIPELINE), known)
+    if not known:
+        remedy = "no group and no pipeline has run here"
+    problem = f"no consumer {consumer!r} in {hub.backend.name}"
+    return InvalidValue("consumer", consumer, listed, remedy, problem)
 
 
 def _topic_of_group(hub: Hub, group: str) -> View | None:
