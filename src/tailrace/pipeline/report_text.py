@@ -68,9 +68,13 @@ def report_text(report: RunReport) -> str:
 
 
 def _sentence(report: RunReport) -> str:
-    if report.losses and report.outcome is RunOutcome.DONE:
-        return "all records of the new commit log were delivered"
-    return report.outcome.sentence
+    if report.outcome is not RunOutcome.DONE:
+        return report.outcome.sentence
+    text = report.outcome.sentence
+    if report.losses:
+        text = "all records of the new commit log were delivered"
+    parked = sum(writer.parked for writer in report.writers)
+    return f"{text} except {format_amount(parked, 'parked record')}" if parked else text
 
 
 def _dead_letters(report: RunReport) -> str:

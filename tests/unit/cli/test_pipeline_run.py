@@ -281,6 +281,14 @@ def test_a_run_reports_its_own_parked_records_and_all_pending_dead_letters(modul
     assert (again["writers"][0]["parked"], again["dead_letters"]) == (0, 0)
 
 
+def test_the_closing_text_does_not_count_parked_records_as_delivered(module: Module) -> None:
+    set_bad(module.directory, 3, 5)
+    shown = module.cli.run("pipeline", "run", module.write(16, "park"), "--once").stdout
+    assert "16 rows read: all records were delivered except 2 parked records\n" in shown
+    again = module.cli.run("pipeline", "run", module.write(16, "park"), "--once").stdout
+    assert "0 rows read: all records were delivered\n" in again
+
+
 def test_the_report_of_a_run_prints_an_error_once(module: Module) -> None:
     set_bad(module.directory, 3)
     shown = module.cli.run("pipeline", "run", module.write(16, "stop"), "--once", status=1).stdout
