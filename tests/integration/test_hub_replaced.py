@@ -433,10 +433,15 @@ def _waits_for_a_lock(path: Path) -> bool:
 
 
 @pytest.mark.parametrize("replace", [_remove, _move_and_create], ids=["removed", "replaced"])
-def test_a_running_pipeline_ends_with_the_error(
-    replace: Callable[[Path], None], path: Path, hub: Hub, tmp_path: Path
+def test_a_running_pipeline_ends_with_the_error_as_if_nobody_had_stopped_it(
+    replace: Callable[[Path], None],
+    path: Path,
+    hub: Hub,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     rows_file, ended = tmp_path / "rows", list[BaseException]()
+    seen: list[tailrace.RunProgress] = []
     rows_file.write_text("100")
     (tmp_path / "sink").mkdir()
     lake = tailrace.Pipeline("lake", CountingReader(rows_file=str(rows_file)))
@@ -444,7 +449,7 @@ def test_a_running_pipeline_ends_with_the_error(
 
     def run() -> None:
         try:
-            lake.run(hub)
+            lake.run(hub, progress=seen.append)
         except Error as error:
             ended.append(error)
 
@@ -455,3 +460,8 @@ def test_a_running_pipeline_ends_with_the_error(
     until(lambda: ended, "the pipeline did not end")
     assert isinstance(ended[0], HubReplaced)
     assert len(delivered(tmp_path / "sink")) == 100
+    assert seen
+    assert not any(each.stopping for each in seen)
+    (line,) = [each for each in caplog.records if each.name == "tailrace.pipeline.run"]
+    assert line.getMessage().startswith(f"pipeline lake ends: the hub {path} was removed or")
+    assert all(each.exc_info is None for each in caplog.records)

@@ -16,7 +16,7 @@ import msgspec
 
 from tailrace.backend.contract import Backend, TableKey, Transaction
 from tailrace.clock import Clock
-from tailrace.errors import Error
+from tailrace.errors import Error, HubReplaced
 from tailrace.source.reader import Until
 
 _log = logging.getLogger(__name__)
@@ -82,6 +82,8 @@ class RunRecorder:
             self.run = msgspec.structs.replace(self.run, **changes)
             try:
                 store_last_run(self._backend, self._pipeline, self.run)
+            except HubReplaced:
+                pass  # The run ends with this error.
             except Error as error:
                 _log.warning("the state of pipeline %s was not stored: %s", self._pipeline, error)
 

@@ -77,7 +77,7 @@ class RunProgress:
     `unreadable` count the rows read and the lines that could not be read in this run. `waiting` is
     why the reader has nothing to read, such as no file that matches; None if it has. `blocked_by`
     is the writer that the reader waits for, if it does. `stopping` is True once the run was
-    stopped.
+    asked to stop, by a signal or `Pipeline.stop`.
     """
 
     pipeline: str

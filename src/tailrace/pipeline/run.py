@@ -16,7 +16,7 @@ from typing import Final
 
 from tailrace.backend.capabilities import Compacts
 from tailrace.clock import Clock, SystemClock
-from tailrace.errors import Error, NothingToRead, UnknownTopic
+from tailrace.errors import Error, HubReplaced, NothingToRead, UnknownTopic
 from tailrace.hub.hub import Hub
 from tailrace.message import Partition
 from tailrace.pipeline.backpressure import Backpressure
@@ -80,6 +80,7 @@ class PipelineRun:
         self._clock = clock or SystemClock()
         self._recorder = RunRecorder(hub.backend, definition.name, until, self._clock)
         self._stop = threading.Event()
+        self._stop_asked = False
         self._ended = threading.Event()
         self._all_read = threading.Event()
         self._ends: dict[Partition, int] | None = None
@@ -104,7 +105,7 @@ class PipelineRun:
             self._prepare(preflight.unreachable)
             self._recorder.begin(preflight.empty)
             if self._stop.is_set():
-                self.stop()  # It was called before there were writers to stop.
+                self._end()  # `stop` was called before there were writers to stop.
             threads = [threading.Thread(target=self._read, name="reader", daemon=True)]
             threading.Thread(target=self._compact, name="compaction", daemon=True).start()
             for writer, driver in zip(self._writers, self._drivers, strict=True):
@@ -124,6 +125,10 @@ class PipelineRun:
 
     def stop(self) -> None:
         """Stop soon. Writers finish the batches in flight within the pipeline's `stop_timeout`."""
+        self._stop_asked = True
+        self._end()
+
+    def _end(self) -> None:
         self._stop.set()
         for writer in self._writers:
             writer.stopping.set()
@@ -137,7 +142,7 @@ class PipelineRun:
             reading=not self._all_read.is_set(),
             waiting=self._recorder.run.waiting,
             blocked_by=self._blocked_by,
-            stopping=self._stop.is_set(),
+            stopping=self._stop_asked,
             writers=tuple(
                 RunningWriter(str(writer.name), writer.ledger.state, writer.lag(ends))
                 for writer in self._writers
@@ -250,14 +255,20 @@ class PipelineRun:
             self._all_read.set()
 
     def _fail(self, error: Exception) -> None:
-        """End the run, because the reader cannot continue."""
-        if is_missing(error, self.definition.commit_log):
-            _log.error("the reader of %s failed: %s", self.definition.name, self._describe(error))
-        else:
-            _log.error("the reader of pipeline %s failed", self.definition.name, exc_info=error)
+        """End the run, because the reader cannot continue. Only the first failure counts."""
+        if self.error is not None:
+            return
         self.error = error
-        self._store_failure(error)
-        self.stop()
+        name = self.definition.name
+        if isinstance(error, HubReplaced):  # It ends the run, and nothing can be stored.
+            _log.error("pipeline %s ends: %s", name, error)
+        elif is_missing(error, self.definition.commit_log):
+            _log.error("the reader of %s failed: %s", name, self._describe(error))
+            self._store_failure(error)
+        else:
+            _log.error("the reader of pipeline %s failed", name, exc_info=error)
+            self._store_failure(error)
+        self._end()
 
     def _describe(self, error: Exception) -> str:
         if is_missing(error, self.definition.commit_log):
@@ -339,7 +350,7 @@ class PipelineRun:
         except Exception as error:
             run.fail(error)
         if run.failed and run.definition.settings.on_error is OnError.STOP_ALL:
-            self.stop()
+            self._end()
         run.end()
 
     def _compact(self) -> None:

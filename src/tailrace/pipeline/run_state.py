@@ -21,7 +21,8 @@ class RunState:
     """A run as it is now.
 
     `waiting` is why the reader has nothing to read. `blocked_by` is the writer that the reader
-    waits for.
+    waits for. `stopping` is True once the run was asked to stop; a failure that ends it is not
+    that.
     """
 
     rows_read: int

@@ -83,6 +83,16 @@ def test_a_failed_run_raises_an_error_that_has_the_report(hub: Hub, tmp_path: Pa
     assert report.failures == failed.value.failures
 
 
+def test_a_run_that_a_failure_ends_was_not_asked_to_stop(hub: Hub, tmp_path: Path) -> None:
+    made = Pipeline("lake", CountingReader(10))
+    set_bad(add(made, tmp_path, "crm", on_error="stop-all"), 3)
+    seen: list[RunProgress] = []
+    with pytest.raises(PipelineFailed):
+        made.run(hub, progress=seen.append)
+    assert seen
+    assert not any(each.stopping for each in seen)
+
+
 def test_a_function_gets_the_progress_in_the_callers_thread_and_last_the_end(
     hub: Hub, tmp_path: Path
 ) -> None:

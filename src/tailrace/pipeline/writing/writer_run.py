@@ -23,7 +23,7 @@ import msgspec
 
 from tailrace.clock import Clock
 from tailrace.delivery.dead_letters.letter import failed_record
-from tailrace.errors import Error, Fenced, Sealed
+from tailrace.errors import Error, Fenced, HubReplaced, Sealed
 from tailrace.hub.hub import Hub
 from tailrace.message import Partition
 from tailrace.pipeline.definition.definition import PipelineDefinition, WriterDefinition
@@ -232,7 +232,9 @@ class WriterRun:
 
     def fail(self, error: Exception) -> None:
         """Fail with an error that no record caused."""
-        _log.warning("writer %s failed", self.name, exc_info=error)
+        unexpected = None if isinstance(error, HubReplaced) else error
+        reason = f": {error}" if unexpected is None else ""
+        _log.warning("writer %s failed%s", self.name, reason, exc_info=unexpected)
         with self._mutex:
             plan = self.ledger.plan
             self._store_if_possible(plan, self.failed_at(failure_of_error(error, plan)))
