@@ -236,6 +236,17 @@ def test_a_push_into_a_removed_segment_is_an_error(
         orders.push(b"lost")
 
 
+def test_closing_a_hub_is_quiet_after_a_producer_has_raised_the_error(
+    path: Path, hub: Hub, orders: Topic[bytes]
+) -> None:
+    producer = orders.producer()
+    _remove(path)
+    producer.push(b"lost")
+    with pytest.raises(HubReplaced):
+        producer.flush()
+    hub.close()
+
+
 @replacements
 def test_a_consumer_that_waits_wakes_and_raises(
     replace: Callable[[Path], None], path: Path, hub: Hub, orders: Topic[bytes]

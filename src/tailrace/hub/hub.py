@@ -270,8 +270,8 @@ class Hub:
         """Send the messages that producers still hold, and close the hub. Closing again does
         nothing.
 
-        Consumers of groups get `HubClosed`. Raises the error that failed a producer, once
-        everything is closed.
+        Consumers of groups get `HubClosed`. Once everything is closed, raises the error that failed
+        a producer, if neither a push nor `flush` has raised it.
         """
         try:
             close_runtimes(self.backend)

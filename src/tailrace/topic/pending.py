@@ -27,6 +27,7 @@ class PendingBatch:
         "keys",
         "opened",
         "receipts",
+        "reported",
         "size_bytes",
         "timestamps",
         "values",
@@ -42,6 +43,8 @@ class PendingBatch:
         self.headers: dict[int, Mapping[str, bytes]] = {}
         self.receipts: Receipts | None = None
         self.error: BaseException | None = None
+        self.reported = False
+        """True once a caller has received the error."""
         self._resolved = threading.Event()
         self._callbacks: list[tuple[Callable[[Pending], object], Pending]] = []
 
@@ -111,6 +114,7 @@ class Pending:
         seconds."""
         self._batch.wait(timeout)
         if self._batch.receipts is None:
+            self._batch.reported = True
             raise self._batch.error or AssertionError("resolved without an outcome")
         return self._batch.receipts[self._index]
 
@@ -118,6 +122,7 @@ class Pending:
         """Return the error of the push, or None if the message is stored; waits as `result`
         does."""
         self._batch.wait(timeout)
+        self._batch.reported = self._batch.error is not None
         return self._batch.error
 
     def add_done_callback(self, callback: Callable[[Pending], object]) -> None:

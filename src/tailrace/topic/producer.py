@@ -61,6 +61,8 @@ class Producer(Generic[T]):
         self._name = name
         self._stored = 0
         self._error: BaseException | None = None
+        self._raised = False
+        self._failed: list[PendingBatch] = []
         self._closing = False
         self._waiting: deque[PendingBatch] = deque()
         self._filling: PendingBatch | None = None
@@ -126,7 +128,7 @@ class Producer(Generic[T]):
         if last is not None:
             last.wait(timeout)
         if self._error is not None:
-            raise self._error
+            raise self._reported(self._error)
 
     def close(self) -> None:
         """Send all queued messages, and close. Raises the error that failed the producer, once."""
@@ -139,7 +141,16 @@ class Producer(Generic[T]):
             self._thread.join()
             _producers.discard(self)
             if self._error is not None:
-                raise self._error
+                raise self._reported(self._error)
+
+    @property
+    def _has_reported(self) -> bool:
+        """True if a caller has received the error that failed the producer."""
+        return self._raised or any(batch.reported for batch in self._failed)
+
+    def _reported(self, error: BaseException) -> BaseException:
+        self._raised = True
+        return error
 
     def __enter__(self) -> Self:
         return self
@@ -166,7 +177,7 @@ class Producer(Generic[T]):
             )
         )
         if self._error is not None:
-            raise self._error
+            raise self._reported(self._error)
         if self._closing:
             raise HubClosed(
                 f"this producer of topic {self._view.topic!r} is closed", "open another"
@@ -219,7 +230,7 @@ class Producer(Generic[T]):
         """Fail a batch, all batches after it, and all later pushes."""
         with self._lock:
             self._error = error
-            failed = [batch, *self._waiting]
+            failed = self._failed = [batch, *self._waiting]
             self._waiting.clear()
             self._filling = None
             self._sending = None
@@ -248,14 +259,16 @@ _producers: Final[weakref.WeakSet[Producer[Any]]] = weakref.WeakSet()
 
 
 def close_producers(backend: Backend) -> None:
-    """Close the producers of a hub, which sends their messages; then raise the first error."""
+    """Close the producers of a hub, which sends their messages; then raise the first error that no
+    caller has received."""
     failed: Error | None = None
     for producer in list(_producers):
         if producer._view.backend is backend:
+            reported = producer._has_reported
             try:
                 producer.close()
             except Error as error:
-                failed = failed or error
+                failed = failed or (None if reported else error)
     if failed is not None:
         raise failed
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,10 @@ from tailrace.errors import (
 from tailrace.hub.hub import Hub
 from tailrace.hub.topic import Topic
 from tailrace.topic.pending import Pending
-from tailrace.topic.producer import BATCHES_MAX
+from tailrace.topic.producer import BATCHES_MAX, Producer
 from tests.support.faulty_backend import FaultyBackend, once
 from tests.support.topics import Order, all_values, nothing_stored
+from tests.support.waiting import until
 
 WAIT_S = 30
 
@@ -259,6 +261,46 @@ def test_a_producer_of_a_closed_hub_has_sent_all_and_refuses_pushes(
     assert pending.result(0).topic == orders.name
     with pytest.raises(HubClosed):
         producer.push(Order(2))
+
+
+def _push(producer: Producer[Order], _pending: Pending) -> None:
+    producer.push(Order(2))
+
+
+def _flush(producer: Producer[Order], _pending: Pending) -> None:
+    producer.flush(WAIT_S)
+
+
+def _result(_producer: Producer[Order], pending: Pending) -> None:
+    pending.result(WAIT_S)
+
+
+@pytest.mark.parametrize("report", [_push, _flush, _result])
+def test_closing_the_hub_does_not_raise_again_what_a_producer_has_reported(
+    backend: FaultyBackend,
+    hub: Hub,
+    orders: Topic[Order],
+    report: Callable[[Producer[Order], Pending], None],
+) -> None:
+    producer = orders.producer(linger="0s")
+    backend.before = once(full)
+    pending = producer.push(Order(1))
+    until(pending.done)
+    with pytest.raises(DiskFull):
+        report(producer, pending)
+    hub.close()
+    hub.close()
+
+
+def test_closing_the_hub_raises_once_what_no_caller_was_told(
+    backend: FaultyBackend, hub: Hub, orders: Topic[Order]
+) -> None:
+    producer = orders.producer(linger="1m")
+    backend.before = once(full)
+    producer.push(Order(1))
+    with pytest.raises(DiskFull):
+        hub.close()
+    hub.close()
 
 
 def test_a_producer_whose_backend_is_closed_fails(hub: Hub, orders: Topic[Order]) -> None:
