@@ -23,12 +23,11 @@ from tailrace.pipeline.engine.probe import (
     PROBE_S,
     SharedDirectories,
     ask_executors,
-    executors_of,
 )
 from tailrace.pipeline.engine.shared_directory import SharedDirectory, share
 from tailrace.pipeline.writer import LocalSink, Writer
 from tailrace.pipeline.writing.placement import WorkPlacement, place
-from tailrace.spark.cluster.executors import require_executor
+from tailrace.spark.cluster.executors import executors_of
 from tailrace.spark.cluster.settings import is_local
 
 if TYPE_CHECKING:
@@ -74,20 +73,16 @@ class Executors:
         if self._local:
             return self._placement
         executors = executors_of(self._context)
-        if not executors:
-            require_executor(self._context)
-            executors = executors_of(self._context)
-        if executors == self._known and time.monotonic() < self._ask_at:
+        if executors and executors == self._known and time.monotonic() < self._ask_at:
             return self._placement
         sink = writer.local_sink(self._hub)
         directories = self._share(name, sink)
-        expected = max(1, len(executors))
         within_s = FIRST_PROBE_S if self._known is None else PROBE_S
-        answers = ask_executors(self._context, directories, expected, within_s, stopping)
-        found = place(answers, expected, str(hub_directory(self._hub)), sink)
-        complete = len(answers) >= expected
-        self._known, self._directories = executors, directories
-        self._ask_at = float("inf") if complete else time.monotonic() + ASK_AGAIN_S
+        probe = ask_executors(self._context, directories, within_s, stopping)
+        hub = str(hub_directory(self._hub))
+        found = place(probe.answers, len(probe.executors), hub, sink)
+        self._known, self._directories = probe.executors, directories
+        self._ask_at = float("inf") if probe.is_complete else time.monotonic() + ASK_AGAIN_S
         self._replace(name, found)
         return found
 

@@ -17,10 +17,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tailrace.pipeline.engine.shared_directory import SharedDirectory
 from tailrace.pipeline.writing.placement import ExecutorAnswer
+from tailrace.spark.cluster.executors import (
+    NoExecutors,
+    executors_of,
+    limited_wait_for_executors,
+)
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -31,9 +36,6 @@ FIRST_PROBE_S: Final = 30.0
 PROBE_S: Final = 10.0
 """How long all executors have time to answer, when a writer starts and later. The first answer of
 an executor includes the start of its Python workers."""
-
-_DRIVER: Final = "driver"
-"""The name that Spark gives its driver in a list of executors."""
 
 _TASKS_PER_SLOT: Final = 2
 _TASK_S: Final = 0.1
@@ -68,38 +70,44 @@ class SharedDirectories:
         return None
 
 
-def executors_of(context: SparkContext) -> frozenset[str]:
-    """Return the names of the executors that Spark has now."""
-    java: Any = context._jsc
-    active = java.sc().statusStore().executorList(True)
-    names = (str(active.apply(number).id()) for number in range(active.size()))
-    return frozenset(names) - {_DRIVER}
+class Probe(NamedTuple):
+    """The answers to a probe, and the executors that were to answer."""
+
+    answers: list[ExecutorAnswer]
+    executors: frozenset[str]
+
+    @property
+    def is_complete(self) -> bool:
+        """True if there are executors, and each has answered."""
+        return 0 < len(self.executors) <= len(self.answers)
 
 
 def ask_executors(
     context: SparkContext,
     directories: SharedDirectories,
-    executors: int,
     within_s: float,
     stopping: threading.Event,
-) -> list[ExecutorAnswer]:
+) -> Probe:
     """Return the answers of the executors, after about `within_s` at most.
 
-    An executor that wrote a file which the driver does not see gets an error.
+    A session that allocates executors on demand gets its first ones for this job; `NoExecutors` if
+    none starts. An executor that wrote a file which the driver does not see gets an error.
     """
     found: dict[tuple[str, int], ExecutorAnswer] = {}
+    executors = executors_of(context)
     deadline = time.monotonic() + within_s
-    while len(found) < executors and not stopping.is_set():
+    while len(found) < max(1, len(executors)) and not stopping.is_set():
         left_s = deadline - time.monotonic()
         if left_s <= 0:
             break
         for each in _ask(context, directories, left_s, stopping):
             found[each.host, each.process] = each
+        executors = executors or executors_of(context)
     answers = [_seen(each, directories.sink) for each in found.values()]
     if directories.sink is not None:
         for each in answers:
             directories.sink.answer_file(each.host, each.process).unlink(missing_ok=True)
-    return answers
+    return Probe(answers, executors)
 
 
 def _ask(
@@ -116,7 +124,12 @@ def _ask(
     context.addJobTag(tag)
     try:
         tasks = context.parallelize(range(slots * _TASKS_PER_SLOT), slots * _TASKS_PER_SLOT)
-        answers: list[ExecutorAnswer] = tasks.mapPartitions(partial(_answer, directories)).collect()
+        with limited_wait_for_executors(context):
+            answers: list[ExecutorAnswer] = tasks.mapPartitions(
+                partial(_answer, directories)
+            ).collect()
+    except NoExecutors:
+        raise
     except Exception as error:
         _log.debug("a probe of the executors ended early: %s", error)
         return []

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from tailrace.errors import BackendUnavailable
+from tailrace.spark.cluster.master import check_address
 from tailrace.spark.cluster.settings import is_local
 
 if TYPE_CHECKING:
@@ -48,26 +49,17 @@ def limited_wait_for_executors(context: SparkContext) -> Iterator[None]:
         yield
     except Exception as error:
         if watch.cancelled:
-            raise _no_executors(master) from error
+            raise no_executors(master) from error
         raise
     finally:
         watch.stop()
         context.removeJobTag(watch.tag)
 
 
-def require_executor(context: SparkContext) -> None:
-    """Run a job that does nothing; `BackendUnavailable` if no executor is there to run it.
-
-    A session that allocates executors on demand has none before it has a job.
-    """
-    with limited_wait_for_executors(context):
-        context.parallelize([0], 1).count()
-
-
-def executor_count(context: SparkContext) -> int:
-    """Return the number of executors that a session on a cluster has now."""
+def executors_of(context: SparkContext) -> frozenset[str]:
+    """Return the names of the executors that a session on a cluster has now."""
     java: Any = context._jsc
-    return int(java.sc().getExecutorMemoryStatus().size()) - 1  # The driver is one of them.
+    return frozenset(filter(None, str(java.sc().getExecutorIds().mkString(",")).split(",")))
 
 
 class _Watch:
@@ -94,7 +86,7 @@ class _Watch:
     def _cancel_without_executors(self) -> None:
         since = time.monotonic()
         while not self._ended.wait(POLL_S):
-            if not self.cancelled and executor_count(self._context):
+            if not self.cancelled and executors_of(self._context):
                 since = time.monotonic()
             elif time.monotonic() - since >= WAIT_S:
                 self.cancelled = True
@@ -102,7 +94,12 @@ class _Watch:
                 self._context.cancelJobsWithTag(self.tag)
 
 
-def _no_executors(master: str) -> NoExecutors:
+def no_executors(master: str) -> NoExecutors:
+    """Return the error of a cluster without executors, which may have lost its master."""
+    try:
+        check_address(master)
+    except BackendUnavailable as unreachable:
+        return NoExecutors(f"no executor has started: {unreachable}")
     return NoExecutors(
         f"no executor of {master} has started: its workers have no free cores or memory, or their "
         "executors cannot connect to this host",

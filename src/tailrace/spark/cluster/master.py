@@ -1,12 +1,22 @@
-"""A check that a master can be reached. Spark itself tries for a minute before it says so."""
+"""A check that a master can be reached. Spark itself tries for a minute before it says so.
+
+Before Java runs, a standalone master is asked for a file that it does not have. In the protocol of
+Spark's network library, a message is its length with these 8 bytes, a byte for its type, and its
+fields; a text is its length in 4 bytes, and its bytes. Spark answers this question without logging
+it. Once Java runs, Spark itself asks if the process is a master.
+"""
 
 from __future__ import annotations
 
 import re
 import socket
+import struct
+import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from tailrace.errors import BackendUnavailable, ConfigError
@@ -14,8 +24,11 @@ from tailrace.errors import BackendUnavailable, ConfigError
 CONNECT_S: Final = 4.0
 """How long a master may take to accept a connection."""
 
+FIRST_ANSWER_S: Final = 6.0
+"""How long a master may take to answer the first question, which needs no Java."""
+
 ANSWER_S: Final = 8.0
-"""How long a master may take to answer."""
+"""How long a master may take to answer Spark."""
 
 _HOSTS_MAX: Final = 3
 """The number of hosts of one master URL that are tried."""
@@ -23,37 +36,62 @@ _HOSTS_MAX: Final = 3
 _URL: Final = re.compile(r"(spark|k8s)://(?:https?://)?([^/]+)")
 _PORTS: Final = {"spark": 7077, "k8s": 443}
 _NAME: Final = "Master"
+_FILE: Final = b"/files/tailrace"
+_STREAM_REQUEST: Final = 6
+_QUESTION: Final = struct.pack(
+    f">qbi{len(_FILE)}s", 8 + 1 + 4 + len(_FILE), _STREAM_REQUEST, len(_FILE), _FILE
+)
 
 
 def check_address(master: str) -> None:
-    """Raise `BackendUnavailable` if no host of a master accepts connections.
+    """Raise `BackendUnavailable` if no host of a master accepts connections and answers.
 
     `ConfigError` for a bad URL. Standalone masters and the API servers of Kubernetes are checked.
     Other masters have no address in their URL.
     """
-    _check(master, _connect)
+    reason_of = _knock if master.startswith("spark://") else _connect
+    _check(master, CONNECT_S + FIRST_ANSWER_S, reason_of)
 
 
 def check_master(master: str, within_s: float = ANSWER_S) -> None:
     """Raise `BackendUnavailable` if no host answers as a standalone master. Java must run."""
     if master.startswith("spark://"):
-        _check(master, partial(_ask, within_s))
+        _check(master, 2 * within_s, partial(_ask, within_s))
 
 
-def _check(master: str, reason_of: Callable[[str, int], str | None]) -> None:
+def _check(master: str, within_s: float, reason_of: Callable[[str, int], str | None]) -> None:
+    """Ask all hosts of a master at once. Names may take longer to resolve than there is time."""
     found = _URL.match(master)
     if found is None:
         return
-    reasons = []
-    for host, port in _addresses(master, found[1], found[2])[:_HOSTS_MAX]:
-        reason = reason_of(host, port)
+    addresses = _addresses(master, found[1], found[2])[:_HOSTS_MAX]
+    answers: SimpleQueue[tuple[tuple[str, int], str | None]] = SimpleQueue()
+    for address in addresses:
+        asking = partial(_put_reason, answers, address, reason_of)
+        threading.Thread(target=asking, name="master", daemon=True).start()
+    reasons = dict.fromkeys(addresses, f"does not answer within {within_s:.0f} s")
+    deadline = time.monotonic() + within_s
+    for _ in addresses:
+        try:
+            address, reason = answers.get(timeout=max(0.0, deadline - time.monotonic()))
+        except Empty:
+            break
         if reason is None:
             return
-        reasons.append(f"{host}:{port} {reason}")
+        reasons[address] = reason
+    named = ", ".join(f"{host}:{port} {reason}" for (host, port), reason in reasons.items())
     raise BackendUnavailable(
-        f"cannot reach the Spark master {master}: {', '.join(reasons)}",
+        f"cannot reach the Spark master {master}: {named}",
         "start the master, or set another one with --master, master= or spark.master",
     )
+
+
+def _put_reason(
+    answers: SimpleQueue[tuple[tuple[str, int], str | None]],
+    address: tuple[str, int],
+    reason_of: Callable[[str, int], str | None],
+) -> None:
+    answers.put((address, reason_of(*address)))
 
 
 def _addresses(master: str, kind: str, hosts: str) -> list[tuple[str, int]]:
@@ -69,15 +107,45 @@ def _addresses(master: str, kind: str, hosts: str) -> list[tuple[str, int]]:
 
 def _connect(host: str, port: int) -> str | None:
     """Return why a connection is not possible; None if it is."""
+    return _converse(host, port, _hang_up)
+
+
+def _knock(host: str, port: int) -> str | None:
+    """Return why the process at an address cannot be a master; None if it may be one."""
+    return _converse(host, port, _await_answer)
+
+
+def _hang_up(_connection: socket.socket) -> None:
+    """Return None: a connection is enough."""
+
+
+def _converse(host: str, port: int, then: Callable[[socket.socket], str | None]) -> str | None:
+    """Connect. Return why that is not possible, else what `then` finds with the connection."""
     try:
-        socket.create_connection((host, port), CONNECT_S).close()
+        with socket.create_connection((host, port), CONNECT_S) as connection:
+            return then(connection)
     except socket.gaierror as error:
         return f"is an unknown host ({error.strerror})"
     except TimeoutError:
         return f"does not answer within {CONNECT_S:g} s"
     except (OSError, OverflowError) as error:
         return f"refuses the connection ({getattr(error, 'strerror', None) or error})"
-    return None
+
+
+def _await_answer(connection: socket.socket) -> str | None:
+    """Return why the process at the other end cannot be a master; None if it may be one.
+
+    A master that expects encryption closes the connection.
+    """
+    connection.settimeout(FIRST_ANSWER_S)
+    try:
+        connection.sendall(_QUESTION)
+        answer = connection.recv(5)
+    except TimeoutError:
+        return f"accepts connections, but does not answer within {FIRST_ANSWER_S:g} s"
+    except OSError:
+        return None
+    return "is a web server and no master" if answer == b"HTTP/" else None
 
 
 def _ask(within_s: float, host: str, port: int) -> str | None:

@@ -1,16 +1,12 @@
-"""The settings of a session, the master in Spark's configuration, a master that is not there."""
+"""The settings of a session, and the master in Spark's configuration."""
 
 from __future__ import annotations
 
-import socket
-import time
 from pathlib import Path
 
 import pytest
 
-from tailrace.errors import BackendUnavailable, ConfigError
 from tailrace.spark.cluster.defaults import default_setting
-from tailrace.spark.cluster.master import check_address
 from tailrace.spark.cluster.settings import CORES_MAX, ignored_settings, session_settings
 
 
@@ -77,31 +73,3 @@ def test_the_master_of_spark_defaults_is_read(tmp_path: Path, line: str, master:
 
 def test_there_may_be_no_spark_defaults(tmp_path: Path) -> None:
     assert default_setting("spark.master", {"SPARK_HOME": str(tmp_path)}) == ""
-
-
-def test_a_master_that_cannot_be_reached_is_named_with_the_reason_and_the_way_out() -> None:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        port = closed.getsockname()[1]
-        began = time.monotonic()
-        with pytest.raises(BackendUnavailable) as refused:
-            check_address(f"spark://127.0.0.1:{port}")
-    assert time.monotonic() - began < 15
-    assert f"cannot reach the Spark master spark://127.0.0.1:{port}: " in str(refused.value)
-    assert "refuses the connection" in str(refused.value)
-    assert "start the master, or set another one with --master" in str(refused.value)
-
-
-def test_one_host_of_several_that_answers_is_enough() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        check_address(f"spark://127.0.0.1:1,127.0.0.1:{listening.getsockname()[1]}")
-
-
-@pytest.mark.parametrize("master", ["local[*]", "yarn", ""])
-def test_a_master_without_an_address_is_not_checked(master: str) -> None:
-    check_address(master)
-
-
-def test_a_bad_address_is_refused() -> None:
-    with pytest.raises(ConfigError, match="spark://host:port has no valid address"):
-        check_address("spark://host:port")
