@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.pipelines.lake_file import WITHIN_S, LakeFile
 from tests.support.servers.spark_cluster import SparkCluster
 from tests.support.waiting import until
 
@@ -21,21 +20,12 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
-TAILRACE = [sys.executable, "-m", "tailrace", "--hub", "hub"]
-WITHIN_S = 300
 STARVED = "Initial job has not accepted any resources"  # What Spark itself logs after 15 s.
-FILE = """
-[pipeline]
-name = "lake"
+REPORTED_S = 15.0
+SPARK = """
 [pipeline.spark]
 spark.executor.memory = "600m"
 "spark.cores.max" = 1
-[reader]
-type = "file"
-path = "in/*.jsonl"
-[writer.files]
-type = "parquet"
-path = "out/"
 """
 JOB = """
 import sys
@@ -47,34 +37,16 @@ print("rows:", report.writer("files").rows, flush=True)
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Path:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "orders.jsonl").write_text('{"id": 1}\n{"id": 2}\n')
-    (tmp_path / "lake.toml").write_text(FILE)
-    (tmp_path / "job.py").write_text(JOB)
-    return tmp_path
-
-
-@pytest.fixture
 def cluster(spark_cluster: SparkCluster) -> Iterator[SparkCluster]:
     spark_cluster.await_workers()
     yield spark_cluster
     spark_cluster.await_idle()
 
 
-def run(cluster: SparkCluster, directory: Path, *command: str, **variables: str) -> str:
-    """Run a command, and return what it prints."""
-    done = subprocess.run(
-        command,
-        cwd=directory,
-        env=cluster.environment | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=WITHIN_S,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture
+def lake(cluster: SparkCluster, tmp_path: Path) -> LakeFile:
+    (tmp_path / "job.py").write_text(JOB)
+    return LakeFile(tmp_path, cluster.environment, SPARK)
 
 
 def last_application(cluster: SparkCluster) -> dict[str, Any]:
@@ -85,54 +57,49 @@ def last_application(cluster: SparkCluster) -> dict[str, Any]:
 
 
 def test_spark_defaults_name_the_master_and_conf_replaces_the_file_which_replaces_them(
-    cluster: SparkCluster, lake: Path
+    cluster: SparkCluster, lake: LakeFile
 ) -> None:
     defaults = Path(cluster.environment["SPARK_CONF_DIR"], "spark-defaults.conf").read_text()
-    (lake / "spark-defaults.conf").write_text(f"{defaults}\nspark.master {cluster.url}\n")
-    command = [*TAILRACE, "pipeline", "run", "lake.toml", "--once"]
-    command += ["--conf", "spark.executor.memory=512m"]
-    run(cluster, lake, *command, SPARK_CONF_DIR=str(lake))
+    own = lake.directory / "spark-defaults.conf"
+    own.write_text(f"{defaults}\nspark.master {cluster.url}\n")
+    command = ["pipeline", "run", "lake.toml", "--once", "--conf", "spark.executor.memory=512m"]
+    lake.tailrace(*command, SPARK_CONF_DIR=str(lake.directory))
     ended = last_application(cluster)
     assert (ended["name"], ended["memoryperexecutor"]) == ("lake", 512)
     assert ended["cores"] == 1
 
 
-def test_a_pipeline_runs_on_the_master_of_spark_submit(cluster: SparkCluster, lake: Path) -> None:
+def test_a_pipeline_runs_on_the_master_of_spark_submit(
+    cluster: SparkCluster, lake: LakeFile
+) -> None:
     submit = str(Path(sys.executable).with_name("spark-submit"))
-    printed = run(cluster, lake, submit, "--master", cluster.url, "job.py")
+    printed = lake.run(submit, "--master", cluster.url, "job.py").stdout
     assert "rows: 2" in printed
     ended = last_application(cluster)
     assert (ended["name"], ended["memoryperexecutor"]) == ("lake", 600)
 
 
-def test_a_pipeline_without_executors_says_so_and_continues_when_there_are_some(
-    cluster: SparkCluster, lake: Path
+def test_a_pipeline_without_executors_says_so_in_15_seconds_and_continues_when_there_are_some(
+    cluster: SparkCluster, lake: LakeFile
 ) -> None:
     for worker in (0, 1):
         cluster.stop_worker(worker)
     cluster.await_workers()
-    progress = lake / "progress"
-    with progress.open("wb") as output:
-        process = subprocess.Popen(
-            [*TAILRACE, "pipeline", "run", "lake.toml", "--once", "--master", cluster.url],
-            cwd=lake,
-            env=cluster.environment,
-            stdout=output,
-            stderr=output,
-        )
+    process = lake.start("--once", "--master", cluster.url)
     try:
-        until(lambda: b'"lag":' in progress.read_bytes(), "Spark", within_s=WITHIN_S)
+        until(lambda: b'"lag":' in lake.output.read_bytes(), "Spark", within_s=WITHIN_S)
         reason = f"no executor of {cluster.url} has started"
-        until(lambda: reason in progress.read_text(), "no reason", within_s=WITHIN_S)
-        assert STARVED not in (lake / "hub" / "hub.spark" / "spark.log").read_text()
-        explained = run(cluster, lake, *TAILRACE, "explain", "lake/files")
-        assert "for executors of Spark" in explained
-        assert reason in explained
-        listed = json.loads(run(cluster, lake, *TAILRACE, "pipeline", "status", "-o", "json"))
-        assert reason in json.dumps(listed)
+        until(lambda: reason in lake.output.read_text(), "no reason", within_s=REPORTED_S)
+        spark_log = lake.directory / "hub" / "hub.spark" / "spark.log"
+        assert STARVED not in spark_log.read_text()
+        for subject in ("lake", "lake/files"):
+            assert reason in lake.tailrace("explain", subject).stdout
+        assert "for executors of Spark" in lake.tailrace("explain", "lake/files").stdout
+        assert "for executors of Spark" in lake.tailrace("status").stdout
+        assert reason in lake.tailrace("pipeline", "status", "-o", "json").stdout
         for worker in (0, 1):
             cluster.restart_worker(worker)
-        assert process.wait(WITHIN_S) == 0, progress.read_text()
+        assert process.wait(WITHIN_S) == 0, lake.output.read_text()
     finally:
         process.kill()
         process.wait()
@@ -140,7 +107,7 @@ def test_a_pipeline_without_executors_says_so_and_continues_when_there_are_some(
             cluster.restart_worker(worker)
 
 
-def test_the_pipeline_of_the_demo_runs_on_a_cluster(cluster: SparkCluster, tmp_path: Path) -> None:
+def test_the_pipeline_of_the_demo_runs_on_a_cluster(cluster: SparkCluster, lake: LakeFile) -> None:
     counts = ["--orders", "1000", "--sales", "2000", "--directory", "demo"]
-    run(cluster, tmp_path, *TAILRACE[:3], "demo", *counts, "--master", cluster.url)
+    lake.tailrace("demo", *counts, "--master", cluster.url)
     assert last_application(cluster)["name"] == "demo"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.pipelines.lake_file import LakeFile
 from tests.support.processes import await_death
 from tests.support.servers.spark_cluster import children_of
 from tests.support.waiting import until
@@ -19,17 +18,6 @@ pytestmark = [
     pytest.mark.part("spark"),
     pytest.mark.timeout(300),
 ]
-
-FILE = """
-[pipeline]
-name = "lake"
-[reader]
-type = "file"
-path = "in/*.jsonl"
-[writer.files]
-type = "parquet"
-path = "out/"
-"""
 
 
 @pytest.mark.parametrize(
@@ -43,24 +31,13 @@ path = "out/"
 def test_a_signal_to_the_process_group_stops_an_idle_pipeline_and_its_java(
     tmp_path: Path, sent: signal.Signals, status: int
 ) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "orders.jsonl").write_text('{"id": 1}\n{"id": 2}\n')
-    (tmp_path / "lake.toml").write_text(FILE)
-    command = ["-m", "tailrace", "--hub", "hub", "pipeline", "run", "lake.toml"]
-    with (tmp_path / "output").open("wb") as output:
-        run = subprocess.Popen(
-            [sys.executable, *command, "--master", "local[1]"],
-            cwd=tmp_path,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
+    lake = LakeFile(tmp_path)
+    run = lake.start("--master", "local[1]")
     try:
-        delivered = b'"rows":2,'
-        until(lambda: delivered in (tmp_path / "output").read_bytes(), "no rows", within_s=200)
+        until(lambda: b'"rows":2,' in lake.output.read_bytes(), "no rows", within_s=200)
         (java,) = (pid for pid in children_of(run.pid) if name_of(pid) == "java")
         os.killpg(run.pid, sent)
-        assert run.wait(60) == status, (tmp_path / "output").read_text()
+        assert run.wait(60) == status, lake.output.read_text()
         await_death(java)
     finally:
         run.kill()

@@ -30,6 +30,8 @@ _STARTS_MAX = 3
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+_CODE = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
+"""Tailrace and the tests of this checkout, wherever the Python of the tests has Tailrace from."""
 _OWN_MOUNTS = ("unshare", "--mount", "--propagation", "private")
 
 
@@ -73,7 +75,7 @@ class SparkCluster:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.executor.memory": "700m",
-            "spark.executorEnv.PYTHONPATH": str(ROOT),
+            "spark.executorEnv.PYTHONPATH": _CODE,
         }
 
     @property
@@ -83,7 +85,7 @@ class SparkCluster:
             "SPARK_CONF_DIR": str(self._conf),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": _CODE,
         }
         return {**os.environ, **ours}
 
