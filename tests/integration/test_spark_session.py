@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
+import socket
 import sys
 import time
 from pathlib import Path
 
 import pytest
+
+from tests.support.pipelines.lake_file import LakeFile
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),
@@ -16,17 +17,7 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]
 
-REPORTED_S = 50.0  # On a busy machine; Spark alone tries for a minute.
-FILE = """
-[pipeline]
-name = "lake"
-[reader]
-type = "file"
-path = "in/*.jsonl"
-[writer.files]
-type = "parquet"
-path = "out/"
-"""
+REPORTED_S = 15.0
 PROGRAM = """
 import logging
 import tailrace
@@ -54,45 +45,51 @@ print(mine.sparkContext.master, mine.range(3).count())
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Path:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "orders.jsonl").write_text('{"id": 1}\n{"id": 2}\n')
-    (tmp_path / "lake.toml").write_text(FILE)
-    return tmp_path
-
-
-def python(directory: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *command],
-        cwd=directory,
-        env=os.environ | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=250,
-    )
+def lake(tmp_path: Path) -> LakeFile:
+    return LakeFile(tmp_path)
 
 
 def test_a_session_leaves_nothing_to_the_next_one_and_an_existing_one_is_used_as_it_is(
-    lake: Path,
+    lake: LakeFile,
 ) -> None:
-    done = python(lake, "-c", PROGRAM)
-    assert done.returncode == 0, done.stderr
+    done = lake.run(sys.executable, "-c", PROGRAM)
     assert done.stdout.splitlines() == ["local[1] 7", "local[*] unset", "2", "local[2] 3"]
     assert "used as it is; ignored: spark.master=local[1,4]" in done.stderr
 
 
 @pytest.mark.parametrize("named_in", ["--master", "spark-defaults.conf"])
-def test_a_master_that_cannot_be_reached_ends_a_run_within_seconds(
-    lake: Path, named_in: str
+@pytest.mark.parametrize("listening", [False, True])
+def test_a_master_that_cannot_be_reached_is_reported_in_15_seconds_and_explained(
+    lake: LakeFile, named_in: str, listening: bool
 ) -> None:
-    (lake / "spark-defaults.conf").write_text("spark.master spark://127.0.0.1:1\n")
-    command = ["-m", "tailrace", "--hub", "hub", "pipeline", "run", "lake.toml", "--once"]
-    if named_in == "--master":
-        command += ["--master", "spark://127.0.0.1:1"]
-    began = time.monotonic()
-    done = python(lake, *command, SPARK_CONF_DIR=str(lake))
-    assert time.monotonic() - began < REPORTED_S
-    assert done.returncode == 1
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("BackendUnavailable: cannot reach the Spark master spark://127.0.0.1:1")
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        if listening:
+            bound.listen()  # And answers nothing, like a master that was stopped.
+        master = f"spark://127.0.0.1:{bound.getsockname()[1]}"
+        (lake.directory / "spark-defaults.conf").write_text(f"spark.master {master}\n")
+        options = ["--master", master] if named_in == "--master" else []
+        began = time.monotonic()
+        done = lake.tailrace(
+            *("pipeline", "run", "lake.toml", "--once", *options),
+            status=1,
+            SPARK_CONF_DIR=str(lake.directory),
+        )
+        assert time.monotonic() - began < REPORTED_S
+    reason = f"cannot reach the Spark master {master}: {master.removeprefix('spark://')} "
+    reason += "accepts connections, but does not answer" if listening else "refuses the connection"
+    assert done.stderr.splitlines()[-1].startswith(f"BackendUnavailable: {reason}")
+    assert reason in lake.tailrace("status", status=4).stdout
+    assert reason in lake.tailrace("pipeline", "status", "lake").stdout
+    assert reason in lake.tailrace("explain", "lake").stdout
+    assert reason in lake.tailrace("explain", "lake/files").stdout
+
+
+def test_a_pipeline_whose_master_could_not_be_reached_is_well_after_its_next_run(
+    lake: LakeFile,
+) -> None:
+    run = ["pipeline", "run", "lake.toml", "--once"]
+    lake.tailrace(*run, "--master", "spark://127.0.0.1:1", status=1)
+    lake.tailrace(*run, "--master", "local[1]", "--conf", "spark.ui.enabled=false")
+    lake.tailrace("status")
+    assert "did not start" not in lake.tailrace("explain", "lake").stdout

@@ -55,7 +55,9 @@ complete_topic: Final = _completing(lambda hub: hub.topics())
 complete_group: Final = _completing(_groups)
 complete_pipeline: Final = _completing(_pipelines)
 complete_writer: Final = _completing(_writers)
-complete_explained: Final = _completing(lambda hub: [*hub.topics(), *_groups(hub), *_writers(hub)])
+complete_explained: Final = _completing(
+    lambda hub: [*hub.topics(), *_groups(hub), *_pipelines(hub), *_writers(hub)]
+)
 
 topic_argument: Final[Decorator] = click.argument("topic", shell_complete=complete_topic)
 group_argument: Final[Decorator] = click.argument("group", shell_complete=complete_group)

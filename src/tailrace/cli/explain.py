@@ -1,4 +1,4 @@
-"""`tailrace explain`: the state of a topic, group, partition or writer, and commands that help."""
+"""`tailrace explain`: the state of a topic, group, partition, pipeline or writer, and commands."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ if TYPE_CHECKING:
     tailrace explain orders
     tailrace explain billing
     tailrace explain orders/1.7
+    tailrace explain lake
     tailrace explain lake/crm -o json
     """,
 )
 @click.argument(
     "subject",
-    metavar="TOPIC|GROUP|PARTITION|PIPELINE/WRITER",
+    metavar="TOPIC|GROUP|PARTITION|PIPELINE|PIPELINE/WRITER",
     shell_complete=complete_explained,
 )
 @click.option("--group", "is_group", is_flag=True, help="The name is that of a group, not a topic.")
 @click.pass_obj
 def explain_command(context: CommandContext, subject: str, is_group: bool) -> None:
-    """Explain the state of a topic, group, partition or writer.
+    """Explain the state of a topic, group, partition, pipeline or writer.
 
     The output has the state, size and lag, the owners, what is blocked and since when, and suggests
     commands that help.

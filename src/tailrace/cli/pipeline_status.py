@@ -81,6 +81,9 @@ def _pipeline_text(view: PipelineView) -> str:
         failed = click.style(f"reader FAILED at {view.reader_failed:%H:%M:%S}Z", fg="red")
         lines.append(f"  {failed}: {view.reader_error}")
         lines.append(f"  fix the cause, then run it again: {view.run_command}")
+    if view.start_error is not None:
+        lines.append(f"  {click.style('DID NOT START', fg='red')}: {view.start_error}")
+        lines.append(f"  fix the cause, then run it again: {view.run_command}")
     if view.reader_waits is not None:
         lines.append(f"  reader waits: {view.reader_waits}")
     if view.unreadable:

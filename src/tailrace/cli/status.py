@@ -31,8 +31,8 @@ def status_command(context: CommandContext, watch: bool) -> None:
     """Show the hub's health and suggested fixes.
 
     The exit status is 4 if there are problems: failures, damaged files, dead letters, a group that
-    lags without a consumer, a pipeline that lags and does not run. The checks are quick; to check
-    every message, run tailrace segment verify.
+    lags without a consumer, a pipeline that did not start, or that lags and does not run. The
+    checks are quick; to check every message, run tailrace segment verify.
     """
     found: list[HubStatus] = []
 

@@ -1,4 +1,4 @@
-"""Explaining the state of a topic, group, partition or writer, with commands that help."""
+"""Explaining the state of a topic, group, partition, pipeline or writer, with commands."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from tailrace.hub.hub import Hub
 from tailrace.message import Partition
 from tailrace.operations.explanation import Explanation, Remedy
 from tailrace.operations.group.explain_group import explain_group
+from tailrace.operations.pipeline.explain_pipeline import explain_pipeline
 from tailrace.operations.pipeline.explain_writer import explain_writer
 from tailrace.operations.pipeline.lookup import writer_names
 from tailrace.operations.topic.explain_partition import explain_partition
 from tailrace.operations.topic.explain_topic import explain_topic
+from tailrace.pipeline.catalog import pipelines
 from tailrace.suggestion import did_you_mean
 
 
 def explain(hub: Hub, subject: str) -> Explanation:
-    """Explain a topic, ``orders``, a group, ``billing``, a partition, ``orders/1.7``, or a writer,
-    ``lake/crm``.
+    """Explain a topic, ``orders``, a group, ``billing``, a partition, ``orders/1.7``, a pipeline,
+    ``lake``, or a writer, ``lake/crm``.
 
-    A name that a topic and a group have means the topic. Raise `InvalidValue` for anything else.
+    A name that several have means the topic, else the group, and the explanation has commands for
+    the others. Raise `InvalidValue` for anything else.
     """
     if "/" in subject and "@" not in subject:
         try:
@@ -30,19 +33,28 @@ def explain(hub: Hub, subject: str) -> Explanation:
             return explain_writer(hub, subject)
         return explain_partition(hub, partition)
     topics, groups = hub.topics(), group_names(hub.backend)
-    if subject in topics:
-        found = explain_topic(hub, subject)
-        if subject not in groups:
-            return found
-        other = Remedy("group", f"tailrace explain {subject} --group", "the group of this name")
-        kept = [each for each in found.remedies if each.command != other.command]
-        return replace(found, remedies=(*kept, other))
+    known = [each.name for each in pipelines(hub.backend.store)]
+    others = []
     if subject in groups:
-        return explain_group(hub, subject)
-    valid = "a topic, group, partition or writer, for example orders, billing, orders/1.7, lake/crm"
-    writers = writer_names(hub)
-    remedy = did_you_mean(subject, [*topics, *groups, *writers])
-    if any(each.startswith(f"{subject}/") for each in writers):
-        remedy = f"for a pipeline: tailrace pipeline status {subject}"
-    problem = f"no topic or group {subject!r} in {hub.backend.name}"
-    raise InvalidValue("subject", subject, valid, remedy, problem)
+        command = f"tailrace explain {subject} --group"
+        others.append(Remedy("group", command, "the group of this name"))
+    if subject in known:
+        command = f"tailrace pipeline status {subject}"
+        others.append(Remedy("pipeline", command, "the pipeline of this name"))
+    if subject in topics:
+        return _with(explain_topic(hub, subject), others)
+    if subject in groups:
+        return _with(explain_group(hub, subject), others[1:])
+    if subject in known:
+        return explain_pipeline(hub, subject)
+    valid = "a topic, group, partition, pipeline or writer, for example orders, billing, orders/1.7"
+    remedy = did_you_mean(subject, [*topics, *groups, *known, *writer_names(hub)])
+    problem = f"no topic, group or pipeline {subject!r} in {hub.backend.name}"
+    raise InvalidValue("subject", subject, f"{valid}, lake, lake/crm", remedy, problem)
+
+
+def _with(found: Explanation, others: list[Remedy]) -> Explanation:
+    """Return an explanation with the commands for others that have the same name."""
+    commands = {each.command for each in others}
+    kept = [each for each in found.remedies if each.command not in commands]
+    return replace(found, remedies=(*kept, *others))

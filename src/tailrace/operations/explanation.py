@@ -24,8 +24,22 @@ class Remedy:
 
 
 @dataclass(frozen=True, slots=True)
+class ExplainedPart:
+    """A group, reader or writer, as a part of what is explained: its state, facts, and commands."""
+
+    name: str
+    state: str
+    waits: bool
+    facts: tuple[Fact, ...]
+    remedies: tuple[Remedy, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
-    """The state of a topic, group, partition or writer. `waits` is True if records wait for it."""
+    """The state of a topic, group, partition, pipeline or writer.
+
+    `waits` is True if records wait for it.
+    """
 
     subject: str
     waits: bool

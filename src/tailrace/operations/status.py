@@ -87,7 +87,9 @@ def status(hub: Hub, clock: Clock | None = None) -> HubStatus:
     notes: list[Problem] = []
     for pipeline in pipelines:
         problems += [*_reader(pipeline), *_writers(pipeline), *_letters(pipeline)]
-        if stopped := _stopped(pipeline, now):
+        if pipeline.start_error is not None:
+            problems.append(_not_started(pipeline, now))
+        elif stopped := _stopped(pipeline, now):
             is_problem = _is_behind(pipeline) and not _stopped_just_now(pipeline, now)
             (problems if is_problem else notes).append(stopped)
         for since, waiting in _waiting(pipeline, now):
@@ -144,6 +146,14 @@ def _reader(pipeline: PipelineView) -> Iterator[Problem]:
         what = ", ".join(pipeline.reader_waits.split(" · ")[:2])
         remedy = "check the path of the reader; it waits for the first file"
         yield Problem(f"reader {pipeline.name}", what, remedy)
+
+
+def _not_started(pipeline: PipelineView, now: datetime) -> Problem:
+    """Return that the last run of a pipeline did not start, and why."""
+    since = "" if pipeline.last_stop is None else f" {_time(pipeline.last_stop, now)}"
+    reason = str(pipeline.start_error).partition(" · ")[0]
+    remedy = f"tailrace explain {pipeline.name}"
+    return Problem(f"pipeline {pipeline.name}", f"DID NOT START{since}: {reason}", remedy)
 
 
 def _stopped(pipeline: PipelineView, now: datetime) -> Problem | None:

@@ -27,6 +27,7 @@ class LastRun(msgspec.Struct, frozen=True):
 
     `follows` is True for a run that reads until it is stopped. `caught_up` is True if the reader
     had read everything that was there when it stopped. `waiting` is why it found nothing to read.
+    `start_error` is why the run ended before its reader and writers started.
     """
 
     started_ms: int
@@ -34,6 +35,7 @@ class LastRun(msgspec.Struct, frozen=True):
     ended_ms: int | None = None
     caught_up: bool = False
     waiting: str | None = None
+    start_error: str | None = None
 
 
 def find_last_run(backend: Backend, pipeline: str) -> LastRun | None:
@@ -76,6 +78,10 @@ class RunRecorder:
     def end(self) -> None:
         """Store that the run has ended, and was not killed."""
         self._store(ended_ms=self._clock.now_ms())
+
+    def fail_start(self, error: str) -> None:
+        """Store that the run has ended before it began, and why."""
+        self._store(ended_ms=self._clock.now_ms(), start_error=error)
 
     def _store(self, **changes: Any) -> None:
         with self._storing:

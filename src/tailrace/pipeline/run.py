@@ -96,7 +96,8 @@ class PipelineRun:
         """Check everything, then read and write until done, stopped or failed.
 
         Raises, before the run starts, `ConfigError` if the preflight fails or there is nothing to
-        read, and `Busy` if another process runs the pipeline.
+        read, `BackendUnavailable` if the master of Spark cannot be reached, and `Busy` if another
+        process runs the pipeline.
         """
         definition = self.definition
         owner = f"process {os.getpid()} on {socket.gethostname()}"
@@ -203,8 +204,13 @@ class PipelineRun:
                 registered.add(each.name)
                 self._drivers.append(driver)
                 self._writers.append(run)
-        except Exception:
-            unregister(hub.backend.store, definition.name, keeping=registered)
+        except Exception as error:
+            # A master of Spark that cannot be reached is no fault of the definition, so the
+            # pipeline stays in the catalog, where operators find the reason.
+            if not getattr(error, "retryable", False):
+                unregister(hub.backend.store, definition.name, keeping=registered)
+            if find(hub.backend.store, definition.name) is not None:
+                self._recorder.fail_start(describe_error(error))
             raise
 
     def _wait(self, threads: list[threading.Thread]) -> RunOutcome:

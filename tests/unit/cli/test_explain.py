@@ -146,8 +146,8 @@ def test_a_commit_log_is_explained_with_its_pipeline_and_writers(
     (lake_fact,) = facts(found, "lake")
     assert lake_fact.startswith("the topic is its commit log; it does not run")
     assert "lag 0" in facts(found, "lake/files")[0]
-    assert "tailrace pipeline status lake" in commands(found)
-    assert "tailrace pipeline status lake" in cli.run("explain", "lake", status=2).stderr
+    assert "tailrace explain lake" in commands(found)
+    assert cli.json("explain", "lake")["headline"].startswith("STOPPED: pipeline lake does not run")
 
 
 def refuse_two(delivery: tailrace.Delivery[int]) -> None:

@@ -27,6 +27,7 @@ from tailrace.operations.group import explain_group, health, stuck
 from tailrace.operations.pipeline import (
     commit_log,
     describe,
+    explain_pipeline,
     explain_writer,
     forget,
     interventions,
@@ -92,7 +93,7 @@ WORKS: Final[dict[Callable[..., Any], Call]] = {
     resolve.discard: lambda o: resolve.discard(o.hub, "lake/crm", [_letter(o)], "a test"),
     explain.explain: lambda o: [
         explain.explain(o.hub, subject)
-        for subject in ("orders/0.0", "lake/crm", "orders", "billing", "lake.commits")
+        for subject in ("orders/0.0", "lake/crm", "orders", "billing", "lake.commits", "lake")
     ],
     explain_group.explain_group: lambda o: explain_group.explain_group(o.hub, "billing"),
     explain_group.waiting_facts: lambda o: list(
@@ -116,6 +117,7 @@ WORKS: Final[dict[Callable[..., Any], Call]] = {
     ],
     hub_info.hub_info: lambda o: hub_info.hub_info(o.hub),
     hub_info.accept_gaps: lambda o: hub_info.accept_gaps(o.hub),
+    explain_pipeline.explain_pipeline: lambda o: explain_pipeline.explain_pipeline(o.hub, "lake"),
     explain_writer.explain_writer: lambda o: explain_writer.explain_writer(o.hub, "lake/crm"),
     interventions.ack: lambda o: interventions.ack(
         _failing(o).hub, "lake/crm", f"{LOG}@25", "a test"

@@ -71,9 +71,10 @@ class PipelineView:
     running pipeline finds nothing to read.
 
     `last_start` and `last_stop` are the times of the last run; `last_stop` is None if that run was
-    killed, or runs. `follows` is True if it reads until it is stopped. `caught_up` is True if its
-    reader had read everything that was there when it stopped; None if no run is stored.
-    `run_command` is the command that runs the pipeline.
+    killed, or runs. `start_error` is why the last run did not start. `starting` is True while a run
+    has not begun to read and write, because it starts Spark. `follows` is True if the last run
+    reads until it is stopped. `caught_up` is True if its reader had read everything that was there
+    when it stopped; None if no run is stored. `run_command` is the command that runs the pipeline.
     """
 
     name: str
@@ -89,6 +90,8 @@ class PipelineView:
     reader_waits: str | None
     last_start: datetime | None
     last_stop: datetime | None
+    start_error: str | None
+    starting: bool
     follows: bool
     caught_up: bool | None
     run_command: str
@@ -138,6 +141,8 @@ def view_pipeline(hub: Hub, pipeline: RegisteredPipeline) -> PipelineView:
         reader_waits=None if last is None or running is None else last.waiting,
         last_start=None if last is None else utc_time(last.started_ms),
         last_stop=None if last is None or last.ended_ms is None else utc_time(last.ended_ms),
+        start_error=None if last is None or running is not None else last.start_error,
+        starting=running is not None and (last is None or last.ended_ms is not None),
         follows=last is not None and last.follows,
         caught_up=None if last is None else last.caught_up,
         run_command=pipeline.run_command,

@@ -9,12 +9,8 @@ from tailrace.amount import format_amount
 from tailrace.hub.hub import Hub
 from tailrace.message import Mode, Op, Partition, Position
 from tailrace.operations.explanation import Explanation, Fact, Remedy
-from tailrace.operations.pipeline.describe import WriterView, view_writer
-from tailrace.operations.pipeline.lookup import (
-    FoundWriter,
-    find_writer,
-    runner,
-)
+from tailrace.operations.pipeline.describe import PipelineView, WriterView, view_pipeline
+from tailrace.operations.pipeline.lookup import FoundWriter, find_writer
 from tailrace.operations.topic.message_view import text_of
 from tailrace.pipeline.writer_status import WriterStatus
 from tailrace.pipeline.writing.writer_ledger import stored_placement, stored_plan, stored_state
@@ -37,12 +33,16 @@ class _WriterExplainer:
     def __init__(self, hub: Hub, found: FoundWriter) -> None:
         self._hub = hub
         self._found = found
-        self._view: WriterView = view_writer(hub, found)
-        self._running = runner(hub, found.pipeline.name)
+        self._pipeline: PipelineView = view_pipeline(hub, found.pipeline)
+        self._view: WriterView = next(
+            each for each in self._pipeline.writers if each.name == str(found.name)
+        )
+        self._running = self._pipeline.running
 
     def explanation(self) -> Explanation:
         headline, remedies = self._headline()
-        facts = [*self._failure(), *self._outage(), *self._lag(), *self._compaction()]
+        facts = [*self._start(), *self._failure(), *self._outage()]
+        facts += [*self._lag(), *self._compaction()]
         facts += self._placement()
         view = self._view
         if view.dead_letters:
@@ -50,6 +50,7 @@ class _WriterExplainer:
             facts.append(Fact("parked", letters))
             remedies.append(Remedy("dead letters", f"tailrace dlq {view.name} list --by error"))
         waits = view.state in (WriterStatus.FAILED, WriterStatus.WAITING) or bool(view.lag)
+        waits = waits or self._pipeline.start_error is not None
         return Explanation(view.name, waits, headline, tuple(facts), tuple(remedies))
 
     def _headline(self) -> tuple[str, list[Remedy]]:
@@ -62,6 +63,8 @@ class _WriterExplainer:
             file = "" if self._found.pipeline.file else f"the file that defines {pipeline}"
             run = Remedy("run", self._found.pipeline.run_command, file)
             return f"STOPPED{since}: pipeline {pipeline} does not run, lag {view.lag:,}", [run]
+        if view.state is WriterStatus.STOPPED and self._pipeline.starting:
+            return f"STARTING: pipeline {pipeline} starts, lag {view.lag:,} ({self._running})", []
         if view.state is WriterStatus.STOPPED:
             headline = f"STOPPED{since}: {pipeline} runs without this writer ({self._running})"
             command = self._found.pipeline.run_command
@@ -117,6 +120,11 @@ class _WriterExplainer:
     def _short(self, position: str) -> str:
         """Return the offset alone if the log has one partition."""
         return position.rpartition("@")[2] if len(self._view.marks) == 1 else position
+
+    def _start(self) -> Iterator[Fact]:
+        """Yield why the last run of the pipeline did not start."""
+        if self._pipeline.start_error is not None:
+            yield Fact("start", f"the last run did not start: {self._pipeline.start_error}")
 
     def _failure(self) -> Iterator[Fact]:
         view = self._view

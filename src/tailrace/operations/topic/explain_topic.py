@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tailrace.amount import format_amount
 from tailrace.group.store.describe import GroupDetail
 from tailrace.hub.hub import Hub
 from tailrace.message import Partition
-from tailrace.operations.explanation import Explanation, Fact, Remedy
+from tailrace.operations.explanation import ExplainedPart, Explanation, Fact, Remedy
 from tailrace.operations.group.explain_group import blocked_facts, group_remedies, waiting_facts
-from tailrace.operations.group.health import groups_of, judge, time_text
-from tailrace.operations.pipeline.describe import PipelineView, WriterView, view_pipeline
+from tailrace.operations.group.health import groups_of, judge
+from tailrace.operations.pipeline.describe import view_pipeline
+from tailrace.operations.pipeline.explain_pipeline import parts_of_log
 from tailrace.operations.storage.storage_use import missing_bytes, segments_in
 from tailrace.operations.topic.describe import TopicDetail, show_topic
 from tailrace.pipeline.catalog import pipelines
-from tailrace.pipeline.writer_status import WriterStatus
-
-
-@dataclass(frozen=True, slots=True)
-class TopicConsumer:
-    """A group, writer or reader that uses a topic: its state, the facts, and suggested commands."""
-
-    name: str
-    state: str
-    waits: bool
-    facts: tuple[Fact, ...]
-    remedies: tuple[Remedy, ...]
 
 
 def explain_topic(hub: Hub, name: str) -> Explanation:
@@ -37,7 +25,7 @@ def explain_topic(hub: Hub, name: str) -> Explanation:
     found = [_of_group(hub, group, name) for group in groups_of(hub, name)]
     for pipeline in pipelines(hub.backend.store):
         if pipeline.commit_log == name:
-            found += _of_pipeline(view_pipeline(hub, pipeline))
+            found += parts_of_log(view_pipeline(hub, pipeline))
     facts = [*_size(detail), *(Fact("damage", f"{each} lacks committed bytes") for each in damaged)]
     remedies = [Remedy("verify", f"tailrace segment verify {each}") for each in damaged]
     for each in found:
@@ -70,7 +58,7 @@ def _damaged(hub: Hub, detail: TopicDetail) -> Iterator[str]:
                 yield each.partition
 
 
-def _of_group(hub: Hub, group: GroupDetail, topic: str) -> TopicConsumer:
+def _of_group(hub: Hub, group: GroupDetail, topic: str) -> ExplainedPart:
     name = group.summary.name
     health = judge(hub, group, topic)
     facts = (
@@ -82,39 +70,4 @@ def _of_group(hub: Hub, group: GroupDetail, topic: str) -> TopicConsumer:
         *group_remedies(group, health.state, topic),
         Remedy("group", f"tailrace explain {name} --group"),
     )
-    return TopicConsumer(name, health.state.value, health.waits, facts, remedies)
-
-
-def _of_pipeline(view: PipelineView) -> Iterator[TopicConsumer]:
-    """Yield the reader of a pipeline, whose commit log the topic is, and its writers."""
-    what = f"the topic is its commit log; it {_running(view)}"
-    state, waits = ("RUNNING", False) if view.running else ("STOPPED", False)
-    if view.reader_failed is not None:
-        state, waits = "FAILED", True
-        what += f"; its reader failed at {time_text(view.reader_failed)}: {view.reader_error}"
-    elif view.reader_blocked:
-        state, waits = "BLOCKED", True
-        what += f"; its reader waits for {view.slowest}, whose lag exceeds log_bytes_max"
-    status = Remedy("pipeline", f"tailrace pipeline status {view.name}")
-    yield TopicConsumer(view.name, state, waits, (Fact(view.name, what),), (status,))
-    for writer in view.writers:
-        yield _of_writer(writer)
-
-
-def _of_writer(writer: WriterView) -> TopicConsumer:
-    since = "" if writer.since is None else f" since {time_text(writer.since)}"
-    failed = writer.state is WriterStatus.FAILED
-    error = f": {writer.error}" if failed and writer.error else ""
-    where = f" at {writer.position}" if failed and writer.position else ""
-    what = f"{writer.state.value}{since}, lag {writer.lag:,}{where}{error}"
-    waits = failed or bool(writer.lag)
-    helps = (Remedy("writer", f"tailrace explain {writer.name}"),) if waits else ()
-    facts = (Fact(writer.name, what),)
-    return TopicConsumer(writer.name, writer.state.name, waits, facts, helps)
-
-
-def _running(view: PipelineView) -> str:
-    if view.running is not None:
-        return f"runs: {view.running}"
-    stopped = "" if view.last_stop is None else f" since {time_text(view.last_stop)}"
-    return f"does not run{stopped}"
+    return ExplainedPart(name, health.state.value, health.waits, facts, remedies)

@@ -10,6 +10,7 @@ from tailrace.operations.explanation import Explanation
 from tailrace.operations.pipeline.describe import view_pipelines
 from tailrace.operations.status import status
 from tailrace.pipeline.catalog import hold_name
+from tailrace.pipeline.last_run import LastRun, store_last_run
 from tailrace.pipeline.writer_status import WriterStatus
 from tailrace.pipeline.writing.writer_ledger import WriterState
 from tailrace.testing import ManualClock
@@ -82,6 +83,10 @@ def test_a_writer_is_explained_by_the_state_of_its_pipeline(lake: Lake) -> None:
     assert not stopped.waits
     assert commands(stopped) == ["tailrace pipeline run FILE"]
     with lake.hub.backend.hold(hold_name("lake"), "process 7"):
+        starting = explain(lake.hub, "lake/crm")
+        assert starting.headline == "STARTING: pipeline lake starts, lag 0 (process 7)"
+        assert commands(starting) == []
+        store_last_run(lake.hub.backend, "lake", LastRun(0, follows=True))
         without = explain(lake.hub, "lake/crm")
         assert "runs without this writer (process 7)" in without.headline
         ledger = lake.ledger()
