@@ -24,9 +24,11 @@ def test_relative_paths_of_writers_begin_where_the_pipeline_runs(
     lake = Pipeline("lake", readers.file("in.jsonl"))
     lake.write("db", writers.sql("sqlite:///lake.db"))
     lake.write("files", writers.file("out/"))
+    lake.write("own", writers.topic("numbers", create_partitions=1))
     lake.write("others", writers.topic("numbers", hub="other-hub", create_partitions=1))
     with tailrace.open("hub") as hub:
         lake.run(hub, once=True)
+        assert {message.data for message in _messages(hub)} == {b'{"n": 1}', b'{"n": 2}'}
     with sqlite3.connect(tmp_path / "lake.db") as database:
         assert database.execute('SELECT n FROM "in" ORDER BY n').fetchall() == [(1,), (2,)]
     [written] = (tmp_path / "out").rglob("*.jsonl")

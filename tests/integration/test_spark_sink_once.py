@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -123,6 +124,15 @@ def test_complete_mode_appends_the_whole_result_of_each_batch(
     for row in read(spark, hub, "copies").orderBy("partition", "offset").collect():
         newest[bytes(row["key"])] = int(row["value"])
     assert sum(newest.values()) == 100
+
+
+def test_spark_refuses_update_mode_for_a_sink_in_python(
+    spark: SparkSession, hub: tailrace.Hub, tmp_path: Path
+) -> None:
+    totals = orders(spark, hub).groupBy("key").count()
+    rows = totals.selectExpr("key", "cast(count as string) AS value")
+    with pytest.raises(StreamingQueryException, match="does not support Update mode"):
+        run(rows, hub, "update", checkpointLocation=str(tmp_path / "checkpoint"))
 
 
 def test_update_mode_is_written_once_by_foreach_batch(

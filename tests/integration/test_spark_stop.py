@@ -51,6 +51,11 @@ class Driven:
         assert not self._thread.is_alive()
 
 
+def named(spark: SparkSession, name: str) -> bool:
+    """True if a query of this name has made progress."""
+    return any(query.name == name and query.lastProgress for query in spark.streams.active)
+
+
 @pytest.fixture(scope="module")
 def stopped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WriterBench]:
     """A writer that was stopped while its query delivered the first three records."""
@@ -63,7 +68,7 @@ def stopped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
         )
         driven = Driven(bench)
         try:
-            until(lambda: any(query.lastProgress for query in spark.streams.active))
+            until(lambda: named(spark, "lake/out"), "no query has the name of the writer")
             bench.append("AAA")
             until((sink / "begun").exists)
         finally:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from tailrace.errors import BackendUnavailable, Error
 from tailrace.hub.hub import Hub
 from tailrace.pipeline.engine.driver import hub_directory
+from tailrace.pipeline.engine.job_name import named_jobs
 from tailrace.pipeline.engine.probe import (
     FIRST_PROBE_S,
     PROBE_S,
@@ -78,7 +79,8 @@ class Executors:
         sink = writer.local_sink(self._hub)
         directories = self._share(name, sink)
         within_s = FIRST_PROBE_S if self._known is None else PROBE_S
-        probe = ask_executors(self._context, directories, within_s, stopping)
+        with named_jobs(self._context, f"{name}: which directories executors share"):
+            probe = ask_executors(self._context, directories, within_s, stopping)
         hub = str(hub_directory(self._hub))
         found = place(probe.answers, len(probe.executors), hub, sink)
         self._known, self._directories = probe.executors, directories

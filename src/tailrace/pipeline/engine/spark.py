@@ -19,6 +19,7 @@ from tailrace.pipeline.engine.direct import DirectEngine, attempt_of
 from tailrace.pipeline.engine.driver import hub_directory
 from tailrace.pipeline.engine.executor import PartTask, PlanJob, records_of_rows, whole_records
 from tailrace.pipeline.engine.executors import Executors
+from tailrace.pipeline.engine.job_name import job_name, named_jobs
 from tailrace.pipeline.engine.sent_records import (
     TaskFailure,
     cut_part,
@@ -186,8 +187,10 @@ class SparkEngine:
         )
         watcher.start()
         shared = self.executors.directories
+        context = self._spark.sparkContext
+        name = job_name(plan_round.name, [part for part, _ in parts])
         try:
-            with limited_wait_for_executors(self._spark.sparkContext):
+            with named_jobs(context, name), limited_wait_for_executors(context):
                 yield PlanJob(
                     plan_round, tasks, str(hub_directory(self._hub)), str(stop_file), shared
                 )

@@ -74,6 +74,10 @@ class Lake:
     def remedies(self) -> dict[str, Remedy]:
         return {each.name: each for each in explain_writer(self.hub, "lake/out").remedies}
 
+    def error(self) -> str:
+        facts = {each.name: each.what for each in explain_writer(self.hub, "lake/out").facts}
+        return facts["error"]
+
     def numbers(self) -> list[int]:
         files = self.sink.glob("[ab]/*.jsonl")
         return sorted(json.loads(row)["n"] for each in files for row in each.open())
@@ -88,6 +92,7 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def test_the_rewind_that_explain_shows_writes_the_records_again_each_once(lake: Lake) -> None:
+    assert "or rewind the writer, which writes the records of the file again" in lake.error()
     *_, name, offset = lake.remedies()["rewind"].command.split()
     assert (name, plan_rewind(lake.hub, name, offset).changes) == ("lake/out", True)
     rewind(lake.hub, name, offset)
