@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,11 @@ class CountingReader(Reader, frozen=True):
         return _Counting(self, until)
 
     def there(self) -> int:
-        return int(Path(self.rows_file).read_text()) if self.rows_file else self.rows
+        if not self.rows_file:
+            return self.rows
+        while not (text := Path(self.rows_file).read_text()):
+            time.sleep(0.001)  # The test writes the file now: it is empty in between.
+        return int(text)
 
 
 class _Counting(Closeable):

@@ -81,16 +81,18 @@ def bad(path: str) -> set[int]:
 
 def set_bad(path: Path, *offsets: int) -> None:
     """Let the writer refuse these offsets from now on, and no others."""
-    (path / "bad").write_text(json.dumps(offsets))
+    # At once: a writer that runs never reads an empty file.
+    (path / "bad.new").write_text(json.dumps(offsets))
+    (path / "bad.new").replace(path / "bad")
 
 
 def deliveries(path: Path) -> list[list[int]]:
-    """Return the offsets written so far, by call."""
+    """Return the offsets written so far, by call. A line that is being written does not count."""
     try:
-        lines = (path / "deliveries").read_text().splitlines()
+        whole, _, _ = (path / "deliveries").read_text().rpartition("\n")
     except FileNotFoundError:
         return []
-    return [json.loads(line) for line in lines]
+    return [json.loads(line) for line in whole.splitlines()]
 
 
 def delivered(path: Path) -> list[int]:
