@@ -231,10 +231,11 @@ def _refuse(delivery: Delivery[Any]) -> None:
 
 
 def _fail_times(times: int, error: Exception) -> Callable[[Transaction], None]:
-    left = [error] * times
+    left = iter([error] * times)  # `next` is atomic: several threads may commit
 
     def fail(transaction: Transaction) -> None:
-        if left:
-            raise left.pop()
+        failure = next(left, None)
+        if failure is not None:
+            raise failure
 
     return fail

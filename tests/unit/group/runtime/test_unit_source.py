@@ -95,8 +95,9 @@ class ShardProcess:
     def __init__(self, hub: Path) -> None:
         self.backend = EmbeddedBackend.open(hub, sync="none")
         self.shards = Shards(self.backend)
-        # Nothing is read again without a notice: a change is noticed by `concerns`, or never.
-        self.runtime = Runtime(self.backend, Times(refresh_s=3600.0), 0.01)
+        # Nothing is read again without a notice: a change is noticed by `concerns`, or never. The
+        # lease is longer than a busy machine may keep a thread waiting.
+        self.runtime = Runtime(self.backend, Times(lease_s=60.0, refresh_s=3600.0), 0.01)
 
     def list_shards(self, count: int) -> None:
         """Write which shards the group has."""

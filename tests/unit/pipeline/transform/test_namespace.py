@@ -55,9 +55,9 @@ def test_a_record_without_a_key_has_an_empty_namespace() -> None:
 
 
 def test_every_expression_takes_linear_time() -> None:
-    begun = time.process_time()
+    begun = time.thread_time()
     assert not NamespaceFilter.parse("/(a+)+$/").matches("a" * 10_000 + "!")
-    assert time.process_time() - begun < 0.5
+    assert time.thread_time() - begun < 0.5
 
 
 @pytest.mark.parametrize("expression", [r"(a)\1", "a(?=b)", "(?<!a)b", "(", "a{5000}"])
