@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.option("--group", "is_group", is_flag=True, help="The name is that of a group, not a topic.")
 @click.pass_obj
 def explain_command(context: CommandContext, subject: str, is_group: bool) -> None:
-    """Explain the state of a topic, group, partition, pipeline or writer.
+    """Explain a topic, group, partition, pipeline or writer.
 
     The output has the state, size and lag, the owners, what is blocked and since when, and suggests
     commands that help.
