@@ -36,7 +36,7 @@ def stuck(cli: CommandLine, *keys: str) -> Iterator[str]:
 
     with (
         tailrace.open(cli.hub, sync="none") as hub,
-        hub.tail("orders", group="billing", id="till", attempts=2, idle_timeout="50ms") as orders,
+        hub.tail("orders", group="billing", id="till", attempts=2, idle_timeout="1m") as orders,
     ):
         positions = []
         for _ in keys:

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from tests.support.command_line import CommandLine
+from tests.support.waiting import until
 from tests.unit.cli.billing_consumers import consumers, mark, stuck
 
 
@@ -69,6 +70,7 @@ def test_a_consumer_has_the_same_name_in_every_command(cli: CommandLine) -> None
         (name,) = [each["id"] for each in shown["consumers"]]
         (stream,) = cli.json("lag", "billing")
         explained = cli.run("explain", "orders/0.0").stdout
+        until(lambda: cli.json("group", "history", "billing")[-1]["what"] == "granted")
         happened = cli.json("group", "history", "billing")
         said = cli.run("group", "history", "billing").stdout
     assert [each["owner"] for each in shown["partitions"]] == [stream["owner"]] == [name]
