@@ -140,12 +140,13 @@ def _await_answer(connection: socket.socket) -> str | None:
     connection.settimeout(FIRST_ANSWER_S)
     try:
         connection.sendall(_QUESTION)
-        answer = connection.recv(5)
+        # All of it: a connection that is closed with bytes left is a warning in the master's log.
+        answer = connection.recv(4096)
     except TimeoutError:
         return f"accepts connections, but does not answer within {FIRST_ANSWER_S:g} s"
     except OSError:
         return None
-    return "is a web server and no master" if answer == b"HTTP/" else None
+    return "is a web server and no master" if answer.startswith(b"HTTP/") else None
 
 
 def _ask(within_s: float, host: str, port: int) -> str | None:
