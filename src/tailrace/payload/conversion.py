@@ -35,6 +35,9 @@ JSON: Final = "application/json"
 CONTENT_TYPE: Final = "content-type"
 """The header of a message whose content type is not its topic's."""
 
+ANY_TYPE: Final = "to push it anyway, open the topic with any_type=True"
+"""The remedy for a value that is not of the type that its topic keeps."""
+
 _PATH_DEPTH_MAX: Final = 32
 _UNWRITTEN: Final = "nothing was written"
 _to_json = msgspec.json.Encoder().encode
@@ -152,7 +155,7 @@ class Payload(Generic[T]):
                 return
             raise EncodeError(
                 f"{where} takes {stored.text}: {value_differences(stored, data, _reason(error))}",
-                "to push it anyway, open the topic with any_type=True",
+                ANY_TYPE,
                 _UNWRITTEN,
             ) from error
 

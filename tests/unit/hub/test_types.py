@@ -281,6 +281,8 @@ def test_lines_are_checked_against_the_type(cli: CommandLine, hub: Hub) -> None:
     good = '{"id": 1, "total": 2}\n'
     refused = cli.run("push", "orders", stdin=good + '{"id": 1}\n', status=1)
     assert "line 2: topic 'orders' takes Order(id: int, total: float)" in refused.stderr
+    assert "to push it anyway, add --any-type" in refused.stderr
+    assert "any_type" not in refused.stderr
     assert "field 'total' is missing" in refused.stderr
     assert len(all_values(hub.topic("orders"))) == 1
     cli.run("push", "orders", '{"id": 1}', "--any-type")

@@ -15,6 +15,7 @@ from tailrace.errors import EncodeError, Error, InvalidValue, MessageTooLarge
 from tailrace.hub.hub import Hub
 from tailrace.hub.topic import Topic
 from tailrace.operations.topic.message_view import Form
+from tailrace.payload import ANY_TYPE
 from tailrace.pipeline.catalog import pipelines
 from tailrace.topic.internal_topics import is_internal
 from tailrace.topic.pending import Pending
@@ -138,7 +139,8 @@ def _push_each(
             if parsed is not None:
                 yield producer.push(parsed, key=key, headers=form.headers)
         except (EncodeError, InvalidValue, MessageTooLarge) as error:
-            raise _Refused(f"{type(error).__name__}: {form.noun} {number}: {error}") from error
+            reason = str(error).replace(ANY_TYPE, "to push it anyway, add --any-type")
+            raise _Refused(f"{type(error).__name__}: {form.noun} {number}: {reason}") from error
         if number % PROGRESS_EVERY == 0:
             progress(number)
 
