@@ -122,8 +122,10 @@ class Receipt(NamedTuple):
 
 
 class Receipts(Sequence[Receipt]):
-    """The receipts of one `push_many`, in the order of its messages, each created when it is
-    read."""
+    """The receipts of one `push_many`, in the order of its messages, each created when it is read.
+
+    They are pickled and copied as a list.
+    """
 
     __slots__ = ("_at", "_length")
 
@@ -145,6 +147,9 @@ class Receipts(Sequence[Receipt]):
 
     def __iter__(self) -> Iterator[Receipt]:
         return map(self._at, range(self._length))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)
 
     def __repr__(self) -> str:
         return f"<{format_amount(self._length, 'receipt')}>"

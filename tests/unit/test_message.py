@@ -77,6 +77,11 @@ def test_receipts_are_built_only_when_they_are_read() -> None:
     assert made == [3, 999]
 
 
+def test_receipts_are_pickled_as_a_list() -> None:
+    receipts = Receipts(2, lambda index: Receipt("orders", 0, 0, index, 0))
+    assert pickle.loads(pickle.dumps(receipts)) == list(receipts)
+
+
 def test_receipts_behave_like_a_list() -> None:
     receipts = Receipts(5, lambda index: Receipt("orders", 0, 0, index, 0))
     assert [receipt.offset for receipt in receipts] == [0, 1, 2, 3, 4]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tailrace.backend.contract import Backend
+from tailrace.backend.pickling import Unpicklable
 from tailrace.clock import Clock
 from tailrace.errors import InvalidValue
 from tailrace.group.store.definition import read_group
@@ -14,7 +15,7 @@ from tailrace.group.store.start import StartLike, format_start, parse_start
 from tailrace.message import Position
 
 
-class Group:
+class Group(Unpicklable):
     """An existing group. Threads may share it, and a forked process may use it."""
 
     def __init__(self, backend: Backend, name: str, clock: Clock) -> None:

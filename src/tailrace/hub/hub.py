@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 from tailrace.backend.contract import Backend, Fence
+from tailrace.backend.pickling import Unpicklable
 from tailrace.backend.table_scan import clear_table
 from tailrace.clock import Clock, SystemClock
 from tailrace.errors import Conflict, Error, InvalidValue, ReadOnlyHub, TopicExists, UnknownTopic
@@ -77,7 +78,7 @@ def open(
     return Hub.from_backend(backend, settings=chosen)
 
 
-class Hub:
+class Hub(Unpicklable):
     """An open hub. May be shared by threads and used after a fork."""
 
     def __init__(self, backend: Backend, settings: HubSettings, clock: Clock) -> None:

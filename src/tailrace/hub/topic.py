@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 import pyarrow as pa
 
 from tailrace.backend.contract import Transaction
+from tailrace.backend.pickling import Unpicklable
 from tailrace.clock import Clock
 from tailrace.duration import parse_duration
 from tailrace.errors import Busy, InvalidValue
@@ -42,7 +43,7 @@ _MODES = tuple(Mode)
 _OPS = tuple(Op)
 
 
-class Topic(Generic[T]):
+class Topic(Unpicklable, Generic[T]):
     """A composite topic: ordered per key, re-scalable while it is used, consumed by groups.
 
     May be shared by threads and used after a fork. A push does not read the topic's definition: the

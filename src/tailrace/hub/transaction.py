@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from tailrace.backend.contract import Backend, Fence, TableKey, Transaction
+from tailrace.backend.pickling import Unpicklable
 from tailrace.errors import Error, InvalidValue, MessageTooLarge
 from tailrace.hub.topic import Topic
 from tailrace.log.columns import encode
@@ -20,7 +21,7 @@ TRANSACTION_BYTES_MAX: Final = 256 << 20
 """The largest size of one transaction, which is collected in memory."""
 
 
-class OpenTransaction:
+class OpenTransaction(Unpicklable):
     """A transaction that collects writes in memory and commits them when its `with` block ends
     without an exception.
 

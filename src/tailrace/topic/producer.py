@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 from tailrace.backend.contract import Backend
+from tailrace.backend.pickling import Unpicklable
 from tailrace.errors import Error, HubClosed
 from tailrace.log.record import OVERHEAD_BYTES
 from tailrace.log.schema import import_pandas_now
@@ -29,7 +30,7 @@ BATCHES_MAX: Final = 16
 """The number of batches a producer holds, the one being sent included, before a push waits."""
 
 
-class Producer(Generic[T]):
+class Producer(Unpicklable, Generic[T]):
     """A producer that does not wait for each push: `push` returns a `Pending` for the receipt.
 
     One batch is sent at a time. A batch that is refused because the topic was switched goes to the

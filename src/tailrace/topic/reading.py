@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from tailrace.backend.contract import Log
+from tailrace.backend.pickling import Unpicklable
 from tailrace.errors import OutOfRange
 from tailrace.log.columns import records_of
 from tailrace.log.control import messages_of
@@ -93,7 +94,7 @@ class Read(NamedTuple):
     records: pa.RecordBatch
 
 
-class LineageReader:
+class LineageReader(Unpicklable):
     """Reads all partitions of a topic, each after those it follows, and remembers its offsets.
 
     It begins at the offsets of `starts`, elsewhere at the oldest record. Call `poll` repeatedly; it

@@ -12,6 +12,7 @@ from typing import Any, Generic, Self, TypeVar
 import pyarrow as pa
 
 from tailrace.backend.contract import Backend
+from tailrace.backend.pickling import Unpicklable
 from tailrace.clock import Clock
 from tailrace.delivery.delivery import Delivery
 from tailrace.delivery.retry import Retry
@@ -55,7 +56,7 @@ class ConsumerStats:
     """Failed their last attempt and not acknowledged: each blocks its key; see `DeliveryFailed`."""
 
 
-class Consumer(Iteration[Delivery[T]], Generic[T]):
+class Consumer(Unpicklable, Iteration[Delivery[T]], Generic[T]):
     """A consumer of a group. Iterate it with `for` or `async for`, or let it call a handler.
 
     A delivery is acknowledged when the next one is asked for. To leave the `with` block
