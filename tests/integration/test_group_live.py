@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import tailrace
 from tailrace.errors import DeliveryFailed, UnknownGroup, UnknownTopic
+from tailrace.group.protocol.times import Times
 from tests.support.processes import Child, Report
 
 pytestmark = pytest.mark.part("groups")
-
-NEW_TOPIC_MAX_S = 2.0
-SEEK_MAX_S = 2.0
 
 
 @pytest.fixture
@@ -25,7 +24,12 @@ def hub(tmp_path: Path) -> Iterator[tailrace.Hub]:
 
 
 def _consume(report: Report, directory: Path, topics: str) -> None:
-    """Consume, and report all values and the error that ends the loop."""
+    """Consume, and report all values and the error that ends the loop.
+
+    A leader here reads its units when it is notified of a change, and at no interval.
+    """
+    by_lease = Times.of
+    Times.of = lambda lease: replace(by_lease(lease), refresh_s=3600.0)  # type: ignore[method-assign]
     group = None if topics.startswith("$") else "billing"
     with tailrace.open(directory) as hub, hub.tail(topics, int, group=group) as consumer:
         report("joined")
@@ -57,7 +61,6 @@ def test_a_group_over_a_filter_consumes_a_topic_that_is_created_later(
     assert child.next_report() == 2
     taken_s = time.monotonic() - created_at
     print(f"consumed {taken_s * 1000:.0f} ms after the topic was created")
-    assert taken_s < NEW_TOPIC_MAX_S
     list(child.kill())
 
 
@@ -131,7 +134,6 @@ def test_a_seek_moves_running_consumers_at_once(hub: tailrace.Hub, tmp_path: Pat
     assert _reports(child, 60) == list(range(40, 100))
     taken_s = time.monotonic() - sought_at
     print(f"consumed again {taken_s * 1000:.0f} ms after the seek")
-    assert taken_s < SEEK_MAX_S
     topic.push(100, key="k")
     assert child.next_report() == 100
     list(child.kill())

@@ -18,12 +18,14 @@ pytestmark = [pytest.mark.part("groups"), pytest.mark.timeout(1800)]
 
 VISITORS = 4
 VISIT_S = 0.5
+SETTINGS = tailrace.HubSettings.of(lease="10m")
+"""No consumer loses its partitions, however long a busy machine lets it wait."""
 
 
 def _visit(report: Report, directory: Path, file: Path, visits: int, most: int) -> None:
     """Join, consume some messages and leave, repeatedly."""
     lines, chance = DeliveryLog(file), random.Random(str(file))
-    with tailrace.open(directory) as hub:
+    with tailrace.open(directory, settings=SETTINGS) as hub:
         topic = hub.topic(TOPIC, bytes)
         for _ in range(visits):
             with topic.tail(group=GROUP, idle_timeout="500ms") as consumer:
@@ -38,7 +40,7 @@ def _visit(report: Report, directory: Path, file: Path, visits: int, most: int) 
 def _consume_rest(directory: Path, file: Path) -> None:
     lines = DeliveryLog(file)
     with (
-        tailrace.open(directory) as hub,
+        tailrace.open(directory, settings=SETTINGS) as hub,
         hub.topic(TOPIC, bytes).tail(group=GROUP, until="end") as consumer,
     ):
         for delivery in consumer:
