@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -29,6 +30,8 @@ T = TypeVar("T")
 THREADS = 64
 PUSHES_A_SYNC = 8
 ANSWER_S = 30.0
+LOCK_TIMEOUT_S = 4.0
+"""Longer than a busy machine needs from queueing a transaction to trying its locks."""
 SEALED = StorageTopic("sealed", 0, 1)
 SEALED_P0 = Partition("sealed", 0, 0)
 
@@ -165,7 +168,9 @@ def test_a_partition_locked_elsewhere_fails_only_the_transactions_that_need_it(
 ) -> None:
     gate, held = _Gate(), _Gate()
     with (
-        closing(EmbeddedBackend.open(tmp_path, lock_timeout_s=1.0, reach=gate)) as backend,
+        closing(
+            EmbeddedBackend.open(tmp_path, lock_timeout_s=LOCK_TIMEOUT_S, reach=gate)
+        ) as backend,
         closing(EmbeddedBackend.open(tmp_path, reach=held)) as other,
     ):
         create(backend)
@@ -279,8 +284,14 @@ def test_a_thread_that_is_interrupted_while_it_waits_blocks_no_other(
         gate.point = "written"
         slow = pool.submit(append, backend, P1, b"slow")
         gate.await_arrival()
-        interrupts = threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGINT))
-        interrupts.start()
+        queue = backend._committer._queue
+
+        def interrupt() -> None:
+            until(lambda: queue, "it was not queued")
+            time.sleep(0.1)  # until it waits for its turn
+            signal.pthread_kill(main, signal.SIGINT)
+
+        pool.submit(interrupt)
         with pytest.raises(KeyboardInterrupt):
             append(backend, P0, b"interrupted")
         gate.point = None

@@ -17,7 +17,7 @@ import pytest
 from tailrace.backend.embedded.locks import Locks
 from tailrace.errors import BackendUnavailable
 from tests.support.processes import Child, Report, await_death, kill_now
-from tests.support.waiting import until
+from tests.support.waiting import in_thread, until
 
 pytestmark = pytest.mark.part("fences")
 
@@ -164,7 +164,13 @@ def test_a_thread_that_is_interrupted_while_it_waits_keeps_no_lock(hub: _Hub) ->
     main = threading.main_thread().ident
     assert main is not None
     with _held(holder):
-        threading.Timer(SHORT_S, signal.pthread_kill, (main, signal.SIGINT)).start()
+
+        def interrupt() -> None:
+            until(lambda: interrupted._waits, "it does not wait")
+            time.sleep(SHORT_S)
+            signal.pthread_kill(main, signal.SIGINT)
+
+        in_thread(interrupt)
         with pytest.raises(KeyboardInterrupt), _held(interrupted):
             pass
     _await_no_wait(interrupted)
