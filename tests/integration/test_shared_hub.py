@@ -167,7 +167,7 @@ def test_consumers_of_two_users_share_the_partitions_of_a_group(path: Path) -> N
         assert child.next_report() == "joined"
     _wait_for_both(path, children, owners)
     for child in children:
-        child.kill()
+        list(child.kill())
     assert all(owners.values())
 
 
@@ -196,7 +196,7 @@ def test_a_killed_users_hold_is_taken_over_by_another_user(path: Path) -> None:
     _run(API, _create, path)
     child = Child(_hold_and_wait, path)
     assert child.next_report() == "held"
-    child.kill()
+    list(child.kill())
     assert _run(WORKER, _hold_and_beat, path)
 
 
