@@ -6,6 +6,7 @@ import errno
 import os
 import resource
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -325,17 +326,23 @@ def test_a_worker_outlives_a_disk_that_is_full_for_a_while(
     small_disk: Path, caplog: pytest.LogCaptureFixture, full_at_start: bool
 ) -> None:
     handled: list[int] = []
+    full = threading.Event()
+
+    def handle(delivery: tailrace.Delivery[int]) -> None:
+        handled.append(delivery.value)
+        assert full.wait(60)  # so that nothing is acknowledged before
+
     with tailrace.open(small_disk / "hub") as hub:
         orders = hub.create_topic("orders", int, partitions=1)
         orders.push_many([("k1", number) for number in range(100)])
         consumer = orders.tail(group="billing")
-        begun = len(handled)
         if not full_at_start:
-            consumer.start(lambda delivery: handled.append(delivery.value))
-            until(lambda: len(handled) > begun)
+            consumer.start(handle)
+            until(lambda: handled)
         with _filled(small_disk):
+            full.set()
             if full_at_start:
-                consumer.start(lambda delivery: handled.append(delivery.value))
+                consumer.start(handle)
             until(lambda: "consuming in group billing failed, retrying" in caplog.text)
             assert consumer.running
         until(lambda: len(handled) >= 100)

@@ -18,6 +18,7 @@ from tests.support.counts import count
 from tests.support.evidence import RecordEvidence
 from tests.support.processes import Child, Report, continued_after, stop
 from tests.support.topics import all_messages
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.part("fences")
 
@@ -102,7 +103,9 @@ def test_a_named_producer_that_is_killed_again_and_again_stores_each_message_onc
         starts.append(child.next_report())
         list(child.reports_for(chance.uniform(0.0, 0.15)))
         if number in scales:
+            until(lambda: any(topic.storage_topics[-1].ends))
             topic.scale(scales[number])
+            until(lambda: any(topic.storage_topics[-1].ends))
             list(child.reports_for(chance.uniform(0.0, 0.15)))
         list(child.kill())
         assert child.exit_code == -9

@@ -201,7 +201,7 @@ def test_after_the_stop_timeout_the_status_is_3_and_all_is_redelivered(lake: Lak
         started = time.monotonic()
         child.terminate()
         status, report, _ = ended(child)
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 40  # less than the delay
         assert (status, report["outcome"]) == (3, "unfinished")
         assert report["writers"][0]["lag"] == 16
         assert lake.given == []
@@ -245,7 +245,7 @@ def test_the_second_signal_ends_a_run_at_once(lake: Lake) -> None:
         until(lambda: has_a_plan(hub))
     child.terminate()
     assert child.stderr is not None
-    assert b"stopping" in child.stderr.readline()
+    assert any(b"stopping" in line for line in child.stderr)
     child.terminate()
     status, _, error = ended(child)
     assert status == 3
