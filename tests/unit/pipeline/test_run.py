@@ -28,6 +28,7 @@ from tailrace.source.reader import ReaderSession, Until
 from tailrace.testing import MemoryBackend
 from tailrace.testing.unreliable import UnreliableBackend
 from tests.support.pipelines.counting_reader import CountingReader
+from tests.support.pipelines.pausing_writer import PausingWriter
 from tests.support.pipelines.recording_writer import RecordingWriter, delivered, set_bad
 from tests.support.pipelines.running_pipeline import RunningPipeline, add
 from tests.support.waiting import until
@@ -110,11 +111,14 @@ def test_a_slow_writer_is_stopped_between_two_batches(hub: Hub, tmp_path: Path) 
 
 def test_a_batch_that_is_not_finished_in_time_is_redelivered(hub: Hub, tmp_path: Path) -> None:
     made = pipeline(tmp_path, 10, stop_timeout="100ms")
-    path = add(made, tmp_path, "slow", delay_s=1.0)
+    made.write(
+        "slow", PausingWriter(RecordingWriter(str(tmp_path)), str(tmp_path)), engine="direct"
+    )
     running = RunningPipeline(made.prepare(hub, until=Until.STOPPED))
-    until((path / "begun").exists)
+    until((tmp_path / "paused").exists)
     assert running.stop() is RunOutcome.UNFINISHED
-    until(lambda: delivered(path))
+    (tmp_path / "go").touch()
+    until(lambda: delivered(tmp_path))
 
 
 def test_the_reader_pauses_while_a_writer_lags_too_far(hub: Hub, tmp_path: Path) -> None:
