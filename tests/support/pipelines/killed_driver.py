@@ -53,10 +53,12 @@ class Driver:
     def await_share(self, process: subprocess.Popen[bytes], writer: str, fraction: float) -> None:
         """Wait until a writer of the running program has delivered a share of the rows."""
         deadline = time.monotonic() + RUN_S
+        ended = False
         while self.delivered(writer) < fraction * self.rows:
-            assert process.poll() is None
+            assert not ended, "the program ended before"
             assert time.monotonic() < deadline
             time.sleep(0.02)
+            ended = process.poll() is not None
 
     def await_waiting(
         self, process: subprocess.Popen[bytes], writer: str, since_ms: int = 0
