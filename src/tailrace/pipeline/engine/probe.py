@@ -70,7 +70,7 @@ class SharedDirectories:
         return None
 
 
-class Probe(NamedTuple):
+class ProbeResult(NamedTuple):
     """The answers to a probe, and the executors that were to answer."""
 
     answers: list[ExecutorAnswer]
@@ -87,7 +87,7 @@ def ask_executors(
     directories: SharedDirectories,
     within_s: float,
     stopping: threading.Event,
-) -> Probe:
+) -> ProbeResult:
     """Return the answers of the executors, after about `within_s` at most.
 
     A session that allocates executors on demand gets its first ones for this job; `NoExecutors` if
@@ -107,7 +107,7 @@ def ask_executors(
     if directories.sink is not None:
         for each in answers:
             directories.sink.answer_file(each.host, each.process).unlink(missing_ok=True)
-    return Probe(answers, executors)
+    return ProbeResult(answers, executors)
 
 
 def _ask(
