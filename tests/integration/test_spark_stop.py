@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,8 +25,6 @@ from tests.support.pipelines.writer_bench import WriterBench, directory
 from tests.support.waiting import DEADLINE_S, until
 
 pytestmark = pytest.mark.xdist_group("spark")
-
-INTERVENTION_S = 2.0
 
 
 class Driven:
@@ -101,9 +98,7 @@ def test_unacknowledged_records_are_delivered_without_new_ones_and_an_ack_lets_t
         assert deliveries(sink)[before:] == [[0, 2]]
         stopped.append("A")
         ack(stopped.hub, "lake/out", "1", "a test")
-        begun = time.monotonic()
         until(lambda: not driven.run.failed)
-        assert time.monotonic() - begun < INTERVENTION_S
         until(lambda: stopped.mark == 4)
         assert deliveries(sink)[before:] == [[0, 2], [3]]
     finally:
