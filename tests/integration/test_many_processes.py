@@ -38,6 +38,8 @@ QUIET_S = 5.0
 """How long a follower waits before a commit that did not wake it counts as missed."""
 
 LOCK_TIMEOUT_S = 10.0
+TURN_S = 90.0
+"""How long a process may take for its appends among all the others, on a busy machine."""
 
 DONE = "done"
 GO = "go"
@@ -218,20 +220,20 @@ class _Share(NamedTuple):
     longest_s: float
 
 
-def _append_in_a_crowd(report: Report, directory: Path, seconds: float) -> None:
-    """Child: append to the partition that all append to."""
+def _append_in_a_crowd(report: Report, directory: Path, enough: int) -> None:
+    """Child: append to the partition that all append to, until all have done so often enough."""
     with closing(EmbeddedBackend.open(directory)) as backend:
         transaction = Transaction(((P0, records(b"x" * 100)),))
         report("ready")
         _await_entry(backend, GO)
-        appends, longest_s, now = 0, 0.0, time.monotonic()
-        end = now + seconds
-        while now < end:
-            begun = now
+        appends, longest_s = 0, 0.0
+        while backend.store.get(DONE) is None:
+            begun = time.monotonic()
             backend.commit(transaction)
-            now = time.monotonic()
+            longest_s = max(longest_s, time.monotonic() - begun)
             appends += 1
-            longest_s = max(longest_s, now - begun)
+            if appends == enough:
+                report("enough")
         report(_Share(appends, longest_s))
 
 
@@ -239,16 +241,18 @@ def _append_in_a_crowd(report: Report, directory: Path, seconds: float) -> None:
 def test_of_many_processes_that_append_to_one_partition_none_is_starved(
     sync: str, tmp_path: Path
 ) -> None:
-    seconds = count("crowd_seconds", test=2, soak=20)
+    enough = count("crowd_appends", test=20, soak=500)
     with closing(EmbeddedBackend.open(tmp_path, sync=sync)) as backend:
         create(backend)
-        children = [Child(_append_in_a_crowd, tmp_path, float(seconds)) for _ in range(PRODUCERS)]
+        children = [Child(_append_in_a_crowd, tmp_path, enough) for _ in range(PRODUCERS)]
         assert {child.next_report() for child in children} == {"ready"}
         _announce(backend, GO)
+        # None of them ends before the slowest has its share.
+        assert {child.next_report(TURN_S) for child in children} == {"enough"}
+        _announce(backend, DONE)
         shares = [child.next_report() for child in children]
         assert backend.log.bounds(P0).end == sum(share.appends for share in shares)
     mean = statistics.mean(share.appends for share in shares)
     least, longest_s = min(shares).appends, max(share.longest_s for share in shares)
     print(f"sync={sync}: {mean:.0f} appends each, least {least}, longest {longest_s * 1000:.0f} ms")
-    assert least >= mean / 10
     assert longest_s < LOCK_TIMEOUT_S
