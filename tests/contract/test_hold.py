@@ -84,12 +84,16 @@ def test_a_heartbeat_ends_the_silence_of_a_holder(backend: Backend) -> None:
     assert backend.silent_s("lake") is None
     with backend.hold("lake", "first") as hold:
         deadline = time.monotonic() + 10
-        while (before_s := backend.silent_s("lake") or 0.0) < 0.05:
+        while (before_s := backend.silent_s("lake") or 0.0) < 0.3:
             assert time.monotonic() < deadline, "the holder is never silent"
+            time.sleep(0.01)
+        beaten_at = time.monotonic()
         assert hold.beat()
         after_s = backend.silent_s("lake")
+        since_s = time.monotonic() - beaten_at
     assert after_s is not None
-    assert after_s < before_s
+    # However late this thread looks: the silence before the heartbeat does not count.
+    assert after_s < before_s / 2 + since_s
     assert backend.silent_s("lake") is None
 
 
