@@ -93,8 +93,8 @@ def test_readers_are_asked_to_pause_while_the_wal_is_restarted_and_a_slow_one_is
 ) -> None:
     monkeypatch.setattr(database, "CHECKPOINT_BYTES", 1)
     monkeypatch.setattr(database, "RESTART_BYTES", 1)
-    monkeypatch.setattr(database, "PAUSE_MAX_S", 1.0)
-    monkeypatch.setattr(snapshots, "PAUSE_MAX_S", 1.0)
+    for module in (database, snapshots):  # long enough for this thread to see the pause
+        monkeypatch.setattr(module, "PAUSE_MAX_S", 4.0)
     pause = tmp_path / "hub.pause"
     with (
         closing(EmbeddedBackend.open(tmp_path)) as backend,
