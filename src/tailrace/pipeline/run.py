@@ -20,11 +20,12 @@ from tailrace.errors import Error, HubReplaced, NothingToRead, UnknownTopic
 from tailrace.hub.hub import Hub
 from tailrace.message import Partition
 from tailrace.pipeline.backpressure import Backpressure
-from tailrace.pipeline.catalog import find, hold_name, register, unregister
+from tailrace.pipeline.catalog import find, hold_name, register
 from tailrace.pipeline.commit_log import describe_deletion, open_topics
 from tailrace.pipeline.definition.definition import PipelineDefinition
 from tailrace.pipeline.definition.settings import CatchUp, OnError
 from tailrace.pipeline.engine.driver import Driver, DriverOf, direct_driver
+from tailrace.pipeline.failed_start import store_failed_start
 from tailrace.pipeline.last_run import RunRecorder
 from tailrace.pipeline.log_ends import LogEnds
 from tailrace.pipeline.preflight import Preflight, check, check_sink
@@ -205,12 +206,9 @@ class PipelineRun:
                 self._drivers.append(driver)
                 self._writers.append(run)
         except Exception as error:
-            # A master of Spark that cannot be reached is no fault of the definition, so the
-            # pipeline stays in the catalog, where operators find the reason.
-            if not getattr(error, "retryable", False):
-                unregister(hub.backend.store, definition.name, keeping=registered)
-            if find(hub.backend.store, definition.name) is not None:
-                self._recorder.fail_start(describe_error(error))
+            store_failed_start(
+                hub.backend.store, definition.name, self._recorder, error, registered
+            )
             raise
 
     def _wait(self, threads: list[threading.Thread]) -> RunOutcome:
