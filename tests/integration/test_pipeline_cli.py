@@ -21,12 +21,15 @@ from tailrace.operations.audit import read_audit
 from tailrace.operations.pipeline.describe import WriterView, view_pipelines
 from tailrace.operations.pipeline.lookup import find_writer, read_ledger
 from tailrace.pipeline.writer_status import WriterStatus
+from tests.support.counts import soaking
 from tests.support.pipelines.recording_writer import deliveries, set_bad
-from tests.support.waiting import until
+from tests.support.waiting import DEADLINE_S, until
 
 ROOT = Path(__file__).parents[2]
 TAILRACE = [sys.executable, "-m", "tailrace"]
 SECONDS_MAX = 60
+INTERVENTION_S = 2.0 if soaking() else DEADLINE_S
+"""How soon a running writer heeds an operator. Only the soak has the machine for itself."""
 MODULE = """
 import os
 import tailrace
@@ -130,6 +133,7 @@ def has_a_plan(hub: Hub) -> bool:
     return read_ledger(hub, name, hub.topic("lake.commits")).plan is not None
 
 
+@pytest.mark.part("pipelines")
 def test_an_ack_lets_a_running_writer_continue_and_is_audited(
     lake: Lake,
 ) -> None:
@@ -139,7 +143,7 @@ def test_an_ack_lets_a_running_writer_continue_and_is_audited(
         until(lambda: is_in(hub, WriterStatus.FAILED))
         error = lake.run("pipeline", "ack", "lake/crm", "14", "--reason", "a test order")
         assert f"now, by process {child.pid}" in error
-        until(lambda: has_all(hub))
+        assert until(lambda: has_all(hub)) < INTERVENTION_S
         (entry,) = read_audit(hub, "lake/crm", 20)
         assert (entry.command, entry.reason) == ("pipeline ack", "a test order")
     assert lake.given == [*range(14), 15]
@@ -163,6 +167,7 @@ def test_a_refused_ack_changes_nothing_and_the_writer_stays_failed(lake: Lake) -
     assert ended(child)[0] == 1
 
 
+@pytest.mark.part("pipelines")
 def test_a_retry_lets_a_running_writer_continue(lake: Lake) -> None:
     set_bad(lake.directory, 14)
     child = lake.start("-o", "json")
@@ -170,10 +175,10 @@ def test_a_retry_lets_a_running_writer_continue(lake: Lake) -> None:
         until(lambda: is_in(hub, WriterStatus.FAILED))
         set_bad(lake.directory)
         lake.run("pipeline", "retry", "lake/crm", "--one-at-a-time")
-        until(lambda: has_all(hub))
+        assert until(lambda: has_all(hub)) < INTERVENTION_S
         assert lake.given == list(range(16))
         lake.run("pipeline", "rewind", "lake/crm", "9", "--yes")
-        until(lambda: len(lake.given) == 16 + 7)
+        assert until(lambda: len(lake.given) == 16 + 7) < INTERVENTION_S
         assert lake.given[16:] == list(range(9, 16))
         lake.run("status")
     child.send_signal(signal.SIGINT)
