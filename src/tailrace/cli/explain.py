@@ -1,4 +1,4 @@
-"""`tailrace explain`: the state of a topic, group, partition, pipeline or writer, and commands."""
+"""`tailrace explain`: the state of a topic, group, message, pipeline or writer, and commands."""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ if TYPE_CHECKING:
     tailrace explain orders
     tailrace explain billing
     tailrace explain orders/1.7
+    tailrace explain orders/1.7@42
     tailrace explain lake
     tailrace explain lake/crm -o json
     """,
 )
 @click.argument(
     "subject",
-    metavar="TOPIC|GROUP|PARTITION|PIPELINE|PIPELINE/WRITER",
+    metavar="TOPIC|GROUP|PARTITION|POSITION|PIPELINE|PIPELINE/WRITER",
     shell_complete=complete_explained,
 )
 @click.option("--group", "is_group", is_flag=True, help="The name is that of a group, not a topic.")
 @click.pass_obj
 def explain_command(context: CommandContext, subject: str, is_group: bool) -> None:
-    """Explain a topic, group, partition, pipeline or writer.
+    """Explain a topic, group, partition, message, pipeline or writer.
 
     The output has the state, size and lag, the owners, what is blocked and since when, and suggests
-    commands that help.
+    commands that help. For a message, named by its position such as orders/1.7@42, it has what each
+    group of the topic has done with the message, or what the message waits for.
     """
     from tailrace.operations.explain import explain
     from tailrace.operations.group.explain_group import explain_group

@@ -1,4 +1,4 @@
-"""Explaining the state of a topic, group, partition, pipeline or writer, with commands."""
+"""Explaining the state of a topic, group, partition, message, pipeline or writer."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import replace
 from tailrace.errors import InvalidValue
 from tailrace.group.store.definition import group_names
 from tailrace.hub.hub import Hub
-from tailrace.message import Partition
+from tailrace.message import Partition, Position
 from tailrace.operations.explanation import Explanation, Remedy
 from tailrace.operations.group.explain_group import explain_group
 from tailrace.operations.pipeline.explain_pipeline import explain_pipeline
 from tailrace.operations.pipeline.explain_writer import explain_writer
 from tailrace.operations.pipeline.lookup import writer_names
+from tailrace.operations.topic.explain_message import explain_message
 from tailrace.operations.topic.explain_partition import explain_partition
 from tailrace.operations.topic.explain_topic import explain_topic
 from tailrace.pipeline.catalog import pipelines
@@ -20,13 +21,15 @@ from tailrace.suggestion import did_you_mean
 
 
 def explain(hub: Hub, subject: str) -> Explanation:
-    """Explain a topic, ``orders``, a group, ``billing``, a partition, ``orders/1.7``, a pipeline,
-    ``lake``, or a writer, ``lake/crm``.
+    """Explain a topic, ``orders``, a group, ``billing``, a partition, ``orders/1.7``, a message by
+    its position, ``orders/1.7@42``, a pipeline, ``lake``, or a writer, ``lake/crm``.
 
     A name that several have means the topic, else the group, and the explanation has commands for
     the others. Raise `InvalidValue` for anything else.
     """
-    if "/" in subject and "@" not in subject:
+    if "@" in subject:
+        return explain_message(hub, Position.parse(subject))
+    if "/" in subject:
         try:
             partition = Partition.parse(subject)
         except InvalidValue:
@@ -47,10 +50,12 @@ def explain(hub: Hub, subject: str) -> Explanation:
         return _with(explain_group(hub, subject), others[1:])
     if subject in known:
         return explain_pipeline(hub, subject)
-    valid = "a topic, group, partition, pipeline or writer, for example orders, billing, orders/1.7"
+    valid = "a topic, group, partition, message, pipeline or writer, for example orders, billing"
     remedy = did_you_mean(subject, [*topics, *groups, *known, *writer_names(hub)])
     problem = f"no topic, group or pipeline {subject!r} in {hub.backend.name}"
-    raise InvalidValue("subject", subject, f"{valid}, lake, lake/crm", remedy, problem)
+    raise InvalidValue(
+        "subject", subject, f"{valid}, orders/1.7, orders/1.7@42, lake, lake/crm", remedy, problem
+    )
 
 
 def _with(found: Explanation, others: list[Remedy]) -> Explanation:

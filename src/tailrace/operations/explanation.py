@@ -36,7 +36,7 @@ class ExplainedPart:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The state of a topic, group, partition, pipeline or writer.
+    """The state of a topic, group, partition, message, pipeline or writer.
 
     `waits` is True if records wait for it.
     """

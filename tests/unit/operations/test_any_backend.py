@@ -19,11 +19,11 @@ from tailrace import operations
 from tailrace.errors import NotSupported
 from tailrace.group.store.describe import show_group
 from tailrace.hub.hub import Hub
-from tailrace.message import Partition
+from tailrace.message import Partition, Position
 from tailrace.operations import audit, explain, hub_info, status
 from tailrace.operations.dead_letters import listing, mailboxes, resolve
 from tailrace.operations.group import changes as group_changes
-from tailrace.operations.group import explain_group, health, stuck
+from tailrace.operations.group import explain_group, health, partition_state, stuck
 from tailrace.operations.pipeline import (
     commit_log,
     describe,
@@ -36,7 +36,15 @@ from tailrace.operations.pipeline import (
     rewind,
 )
 from tailrace.operations.storage import compaction, segments, storage_use
-from tailrace.operations.topic import changes, create, explain_partition, explain_topic, push, tail
+from tailrace.operations.topic import (
+    changes,
+    create,
+    explain_message,
+    explain_partition,
+    explain_topic,
+    push,
+    tail,
+)
 from tailrace.operations.topic import describe as topics
 from tailrace.operations.topic.lookup import find_topic
 from tailrace.testing import MemoryBackend
@@ -83,6 +91,9 @@ WORKS: Final[dict[Callable[..., Any], Call]] = {
     audit.read_audit: lambda o: audit.read_audit(o.hub, None, 10),
     mailboxes.open_mailbox: lambda o: mailboxes.open_mailbox(o.hub, "lake/crm"),
     mailboxes.count_group_letters: lambda o: mailboxes.count_group_letters(o.hub, "billing"),
+    mailboxes.find_group_letter: lambda o: mailboxes.find_group_letter(
+        o.hub, "billing", f"{ORDERS}@8"
+    ),
     listing.count_letters: lambda o: listing.count_letters(
         o.hub, lookup.find_pipeline(o.hub, "lake")
     ),
@@ -101,6 +112,14 @@ WORKS: Final[dict[Callable[..., Any], Call]] = {
     ),
     health.groups_of: lambda o: list(health.groups_of(o.hub, "orders")),
     health.judge: lambda o: health.judge(o.hub, show_group(o.hub.backend, "billing")),
+    partition_state.judge_partition: lambda o: [
+        partition_state.judge_partition(o.hub, group, each, [])
+        for group in [show_group(o.hub.backend, "billing")]
+        for each in group.partitions
+    ],
+    explain_message.explain_message: lambda o: explain_message.explain_message(
+        o.hub, Position(*ORDERS, 8)
+    ),
     explain_topic.explain_topic: lambda o: explain_topic.explain_topic(o.hub, "orders"),
     group_changes.plan_seek: lambda o: group_changes.plan_seek(o.hub, "billing", "earliest"),
     group_changes.seek: lambda o: group_changes.seek(o.hub, "billing", "earliest"),

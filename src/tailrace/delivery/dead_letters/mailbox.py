@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.delivery.dead_letters.letter import WRITER, DeadLetter
+from tailrace.delivery.dead_letters.letter import POSITION, WRITER, DeadLetter
 from tailrace.errors import InvalidValue
 from tailrace.log.columns import records_of
+from tailrace.log.redelivered import ORIGIN
 from tailrace.message import Partition
 from tailrace.topic.ledger import Progress
 from tailrace.topic.reading import batches_within
@@ -72,6 +73,19 @@ class Mailbox:
                     f"list them: tailrace dlq {self.name} list",
                 )
         return found
+
+    def find(self, position: str) -> DeadLetter | None:
+        """Return the waiting letter of the record at a position, which is also found after the
+        record was redelivered; None if there is none."""
+        wanted = pa.scalar(position.encode())
+        for partition, records in self._unresolved():
+            headers: Any = records["headers"]
+            for name in (POSITION, ORIGIN):
+                held: Any = pc.map_lookup(headers, query_key=pa.scalar(name), occurrence="first")
+                row = pc.index(held, wanted).as_py()
+                if row >= 0:
+                    return DeadLetter(partition, records_of(records.slice(row, 1))[0])
+        return None
 
     def count_by_writer(self) -> dict[str | None, int]:
         """Return the number of waiting letters of each writer; unreadable data counts as None.

@@ -158,8 +158,12 @@ def open_mailbox(hub: Hub, consumer: str) -> ConsumerMailbox:
 
 def count_group_letters(hub: Hub, group: str) -> int:
     """Return the number of waiting letters of a group."""
-    letters = _topic_of_group(hub, group)
-    return 0 if letters is None else sum(Mailbox(letters, group).count_by_writer().values())
+    return sum(Mailbox(_topic_of_group(hub, group), group).count_by_writer().values())
+
+
+def find_group_letter(hub: Hub, group: str, position: str) -> DeadLetter | None:
+    """Return the waiting letter of the message at a position; None if there is none."""
+    return Mailbox(_topic_of_group(hub, group), group).find(position)
 
 
 def _pipeline_mailbox(

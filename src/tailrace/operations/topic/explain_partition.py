@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tailrace.group.protocol.unit import UnitState
 from tailrace.group.store.describe import GroupDetail, GroupPartition
 from tailrace.hub.hub import Hub
 from tailrace.message import Partition
 from tailrace.operations.explanation import Explanation, Fact, Remedy
 from tailrace.operations.group.health import groups_of
+from tailrace.operations.group.partition_state import judge_partition
 from tailrace.operations.group.stuck import (
-    FailedState,
     describe_failed,
     failed_state,
     silent_owner,
@@ -42,9 +41,9 @@ def explain_partition(hub: Hub, partition: Partition) -> Explanation:
         consumed = by_name[str(partition)]
         # A followed partition is absent if its topic was deleted and created again.
         before = [by_name[str(where)] for where in follows if str(where) in by_name]
-        state, why = _why(hub, consumed, before, group)
-        headlines.append(f"{state} for {group.summary.name}")
-        facts += [Fact(group.summary.name, each) for each in (why, *_failed(consumed))]
+        health = judge_partition(hub, group, consumed, before)
+        headlines.append(f"{health.state} for {group.summary.name}")
+        facts += [Fact(group.summary.name, each) for each in (health.why, *_failed(consumed))]
         if consumed.lag:
             waits = True
             remedies.append(Remedy("lag", f"tailrace lag {group.summary.name}"))
@@ -58,32 +57,6 @@ def explain_partition(hub: Hub, partition: Partition) -> Explanation:
 def _holds(start: int, end: int, sealed: bool) -> str:
     held = "no messages" if start == end else f"offsets {start:,} to {end - 1:,}"
     return f"{held}; sealed, so no message will be added" if sealed else held
-
-
-def _why(
-    hub: Hub, partition: GroupPartition, follows: list[GroupPartition], group: GroupDetail
-) -> tuple[str, str]:
-    """Return the state of a partition in a word, and the reason for it."""
-    lag = f"lag {partition.lag:,}"
-    if partition.state is UnitState.FINISHED:
-        return "FINISHED", "every message is acknowledged"
-    if partition.state is UnitState.WAITING:
-        unfinished = [each for each in follows if each.state is not UnitState.FINISHED]
-        if not unfinished:
-            return "WAITING", f"{lag}; a seek of the group is in progress"
-        names = ", ".join(f"{each.partition} (lag {each.lag:,})" for each in unfinished)
-        return "WAITING", f"{lag}; to keep the order of each key it waits for {names}"
-    if partition.owner is not None:
-        owned = f"{lag}; owner {partition.owner}, epoch {partition.epoch}"
-        if silent := silent_owner(hub, group, partition):
-            return "SILENT", f"{owned}, no heartbeat for {silent.silent_s:.0f} s"
-        states = {failed_state(failed, partition) for failed in partition.failed}
-        stuck = FailedState.STUCK in states
-        state = "STUCK" if stuck else "RETRYING" if states else "CONSUMED"
-        return state, owned
-    if not group.consumers:
-        return "UNATTENDED", f"{lag}; no consumer of the group runs"
-    return "FREE", f"{lag}; about to be granted to a consumer"
 
 
 def _failed(partition: GroupPartition) -> Iterator[str]:
