@@ -7,6 +7,7 @@ the hub is waited out. An error that no retry can help ends the run.
 from __future__ import annotations
 
 import errno
+import inspect
 import logging
 import random
 from collections.abc import Callable
@@ -60,7 +61,7 @@ class HandlerOptions:
         Without `retry`, the limit is `attempts`. If that is None too, there is no limit, or
         `default_attempts` if `on_failed` says what to do after the last one.
         """
-        if not callable(handler):
+        if not callable(handler) or not _takes_one_argument(handler):
             raise InvalidValue("handler", handler, "a function that takes a delivery")
         action = _action(on_failed)
         if retry is None:
@@ -82,13 +83,26 @@ class HandlerOptions:
 def _action(on_failed: object) -> FailedAction | Callable[[DeliveryFailed], object]:
     if on_failed is None:
         return FailedAction.STOP
-    if callable(on_failed):
+    if callable(on_failed) and _takes_one_argument(on_failed):
         return on_failed
     try:
         return FailedAction(on_failed)
     except ValueError:
         valid = "'stop', 'skip', 'dead-letter' or a function that takes a DeliveryFailed"
         raise InvalidValue("on_failed", on_failed, valid) from None
+
+
+def _takes_one_argument(function: Callable[..., object]) -> bool:
+    """True if a function can be called with one argument, as far as that can be known."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some functions of C have none
+        return True
+    try:
+        signature.bind(None)
+    except TypeError:
+        return False
+    return True
 
 
 class FailureHandling:

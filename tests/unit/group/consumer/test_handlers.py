@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import queue
 import signal
@@ -38,6 +39,38 @@ def test_a_handler_is_called_until_shutdown(topic: Topic[Any], runtime: FakeRunt
     consumer.run(handler)
     assert sorted(got) == list(range(10))
     assert runtime.left
+    assert unacked_values(topic) == []
+
+
+def _takes_nothing() -> None:
+    """Cannot be called with a delivery."""
+
+
+def _takes_two(delivery: Delivery[Any], more: object) -> None:
+    """Cannot be called with a delivery alone."""
+
+
+@pytest.mark.parametrize("wrong", [_takes_nothing, _takes_two])
+def test_a_handler_that_cannot_take_a_delivery_is_refused_before_it_is_retried(
+    topic: Topic[Any], runtime: FakeRuntime, wrong: Any
+) -> None:
+    push(topic, 1)
+    for call in (consume(topic, runtime).run, consume(topic, runtime).start):
+        with pytest.raises(InvalidValue, match="a function that takes a delivery"):
+            call(wrong)
+        with pytest.raises(InvalidValue, match="a function that takes a DeliveryFailed"):
+            call(refuse, on_failed=wrong)
+    assert unacked_values(topic) == [0]
+
+
+@pytest.mark.parametrize(
+    "handler", [print, str, [].append, functools.partial(_takes_two, more=1), lambda *each: None]
+)
+def test_every_function_that_can_take_a_delivery_is_a_handler(
+    topic: Topic[Any], runtime: FakeRuntime, handler: Any
+) -> None:
+    push(topic, 3)
+    consume(topic, runtime, until="end").run(handler)
     assert unacked_values(topic) == []
 
 
