@@ -1,8 +1,8 @@
 """Durable, re-scalable, ordered topics in one directory, shared by any number of processes.
 
-The public interface is this module, `readers`, `writers`, `functions`, `spark` and `testing`; other
-modules are private. Each name is loaded on first use, so that the command line starts without
-Arrow.
+The public interface is this module, `aio`, `readers`, `writers`, `functions`, `spark` and
+`testing`; other modules are private. Each name is loaded on first use, so that the command line
+starts without Arrow.
 """
 
 from __future__ import annotations
@@ -11,6 +11,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from tailrace import aio as aio
+    from tailrace import functions as functions
+    from tailrace import readers as readers
+    from tailrace import spark as spark
+    from tailrace import testing as testing
+    from tailrace import writers as writers
     from tailrace.delivery.delivery import Delivery
     from tailrace.delivery.retry import Retry
     from tailrace.errors import (
@@ -146,7 +152,13 @@ _HOMES: Final = {
 _HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names}
 
 
+_MODULES: Final = ("aio", "functions", "readers", "spark", "testing", "writers")
+"""The other public modules: ``tailrace.readers`` is found also if only tailrace was imported."""
+
+
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"tailrace.{name}")
     if name not in __all__:
         raise AttributeError(f"module 'tailrace' has no attribute {name!r}")
     value = getattr(import_module(_HOME_OF.get(name, "tailrace.errors")), name)

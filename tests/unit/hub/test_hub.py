@@ -234,6 +234,12 @@ def test_every_public_name_is_there_and_listed_in_order() -> None:
         _ = tailrace.nothing
 
 
+@pytest.mark.parametrize("name", ["aio", "functions", "readers", "testing", "writers"])
+def test_the_public_modules_need_no_import_of_their_own(name: str) -> None:
+    program = f"import tailrace; assert tailrace.{name}.__name__ == 'tailrace.{name}'"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
 def test_every_error_is_public() -> None:
     assert set(tailrace.errors.__all__) <= set(tailrace.__all__)
 
