@@ -41,7 +41,8 @@ class OpenTransaction(Unpicklable):
         self._order: list[tuple[str, int]] = []
         self._table: dict[TableKey, bytes | None] = {}
         self._size_bytes = 0
-        self._open = True
+        self._begun = False
+        self._ended = False
         self._receipts: list[Receipt] | None = None
 
     def push(
@@ -78,6 +79,7 @@ class OpenTransaction(Unpicklable):
         return self._receipts
 
     def __enter__(self) -> Self:
+        self._begun = True
         self._check_open()
         return self
 
@@ -87,7 +89,7 @@ class OpenTransaction(Unpicklable):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._open = False
+        self._ended = True
         if error is None:
             self._commit()
 
@@ -134,8 +136,13 @@ class OpenTransaction(Unpicklable):
             )
 
     def _check_open(self) -> None:
-        if not self._open:
+        if self._ended:
             raise Error("the transaction has ended", "begin a new one")
+        if not self._begun:
+            raise Error(
+                "the transaction has not begun: its with block commits it",
+                "write: with hub.transaction() as tx: tx.push(...)",
+            )
 
 
 def _batch(records: list[Record]) -> RoutedBatch:

@@ -32,6 +32,7 @@ Time: TypeAlias = "datetime | int | None"
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _KEYS: Final = "str, bytes or None"
+_PAIRS: Final = "pairs of a key and a value: [(key, value), ...]"
 
 
 class RecordBuilder(Generic[T]):
@@ -90,12 +91,19 @@ class RecordBuilder(Generic[T]):
         return data, block or None
 
     def pairs(self, messages: Sequence[tuple[Key, T]]) -> RoutedBatch:
-        """Encode one or more pairs of key and value."""
+        """Encode one or more pairs of key and value.
+
+        Only the first message is checked for being a pair: text of two characters and a mapping
+        with two keys would be taken apart like one.
+        """
+        first: object = messages[0]
+        if not isinstance(first, tuple | list):
+            raise InvalidValue("messages", messages, _PAIRS)
         try:
             keys = [key for key, _ in messages]
             values = [value for _, value in messages]
         except (TypeError, ValueError) as error:
-            raise InvalidValue("messages", messages, "pairs of a key and a value") from error
+            raise InvalidValue("messages", messages, _PAIRS) from error
         data, kinds = self._payload.encode_many(values, f"topic {self._topic!r}")
         headers = {}
         if kinds is not None:

@@ -217,10 +217,21 @@ def test_a_key_that_is_neither_text_nor_bytes_is_refused(orders: Topic[Order], k
     assert nothing_stored(orders)
 
 
-def test_messages_that_are_not_pairs_are_refused(orders: Topic[Order]) -> None:
-    wrong: Any = [Order(1), Order(2)]
-    with pytest.raises(InvalidValue, match="pairs of a key and a value"):
-        orders.push_many(wrong)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [Order(1), Order(2)],
+        [("k", Order(1), {})],
+        [{"id": 1, "customer": "c7"}, {"id": 2, "customer": "c8"}],
+        ["c7", "c8"],
+    ],
+    ids=["values", "triples", "mappings with two keys", "texts of two characters"],
+)
+def test_messages_that_are_not_pairs_are_refused(hub: Hub, wrong: Any) -> None:
+    topic = hub.create_topic("any")
+    with pytest.raises(InvalidValue, match=r"pairs of a key and a value: \[\(key, value\)"):
+        topic.push_many(wrong)
+    assert nothing_stored(topic)
 
 
 @pytest.mark.parametrize("headers", [{"a": 1}, {1: b"a"}])

@@ -117,6 +117,16 @@ def test_a_topic_of_another_hub_is_refused(hub: Hub, orders: Topic[Order]) -> No
     assert nothing_stored(elsewhere)
 
 
+def test_a_transaction_outside_a_with_block_refuses_what_it_would_never_commit(
+    hub: Hub, orders: Topic[Order]
+) -> None:
+    tx = hub.transaction()
+    with pytest.raises(Error, match=r"has not begun.*with hub\.transaction\(\) as tx"):
+        tx.push(orders, Order(1))
+    with pytest.raises(Error, match="has not begun"):
+        tx.put("mine", b"k", b"v")
+
+
 def test_an_ended_transaction_cannot_be_entered_again(hub: Hub, orders: Topic[Order]) -> None:
     with hub.transaction() as tx:
         tx.push(orders, Order(1))
