@@ -106,6 +106,13 @@ def test_a_group_that_is_done_is_caught_up_and_waits_for_nothing(cli: CommandLin
     assert (found["waits"], found["remedies"]) == (False, [])
 
 
+def test_a_partition_of_a_group_that_is_done_is_idle_as_its_group_is(cli: CommandLine) -> None:
+    cli.tail("orders", "--group", "billing")
+    found = cli.json("explain", "orders/0.0")
+    assert (found["headline"], found["waits"]) == ("IDLE for billing", False)
+    assert facts(found, "billing") == ["every message is acknowledged, no consumer runs"]
+
+
 def test_a_group_whose_topic_is_deleted_says_so(cli: CommandLine) -> None:
     cli.run("topic", "delete", "orders", "--yes")
     found = cli.json("explain", "billing")

@@ -22,6 +22,7 @@ class PartitionState(StrEnum):
     RETRYING = "RETRYING"
     CONSUMED = "CONSUMED"
     UNATTENDED = "UNATTENDED"
+    IDLE = "IDLE"
     FREE = "FREE"
 
     @property
@@ -58,6 +59,9 @@ def judge_partition(
             silence = f"no heartbeat for {silent.silent_s:.0f} s"
             return PartitionHealth(PartitionState.SILENT, f"{owned}, {silence}")
         return PartitionHealth(_delivering(partition), owned)
+    if not group.consumers and not partition.lag:
+        why = "every message is acknowledged, no consumer runs"
+        return PartitionHealth(PartitionState.IDLE, why)
     if not group.consumers:
         why = f"{lag}; no consumer of the group runs"
         return PartitionHealth(PartitionState.UNATTENDED, why)
