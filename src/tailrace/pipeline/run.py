@@ -266,11 +266,10 @@ class PipelineRun:
         name = self.definition.name
         if isinstance(error, HubReplaced):  # It ends the run, and nothing can be stored.
             _log.error("pipeline %s ends: %s", name, error)
-        elif is_missing(error, self.definition.commit_log):
-            _log.error("the reader of %s failed: %s", name, self._describe(error))
-            self._store_failure(error)
         else:
-            _log.error("the reader of pipeline %s failed", name, exc_info=error)
+            unexpected = None if is_missing(error, self.definition.commit_log) else error
+            reason = f": {self._describe(error)}" if unexpected is None else ""
+            _log.error("the reader of pipeline %s failed%s", name, reason, exc_info=unexpected)
             self._store_failure(error)
         self._end()
 
