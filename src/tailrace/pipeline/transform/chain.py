@@ -104,7 +104,7 @@ class Chain:
 
     def _by_columns(self, rows: Rows) -> Rows | None:
         default = Function.apply_columns
-        if any(f.namespace is not ALL or type(f).apply_columns is default for f in self.functions):
+        if any(f.namespace != ALL or type(f).apply_columns is default for f in self.functions):
             return None
         if any(field.metadata for field in rows.columns.schema):
             # A column has values of several types; after a function drops rows, it may have one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import msgspec
@@ -86,3 +87,11 @@ def test_columns_are_used_where_every_function_can() -> None:
     assert result._documents is None
     mixed = Chain(functions=(*functions, fn.pretty()), columns=True).apply(rows)
     assert mixed._documents is not None
+
+
+def test_a_chain_that_was_sent_to_an_executor_uses_columns() -> None:
+    chain = Chain(functions=(fn.skip("id", ">=", 10), fn.omit("card")), columns=True)
+    sent: Chain = pickle.loads(pickle.dumps(chain))
+    result = sent.apply(rows_of([{"id": n, "card": "x"} for n in range(100)]))
+    assert result.columns.schema.names == ["id"]
+    assert result._documents is None
