@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 import tailrace
 from tailrace.pipeline.engine.driver import DriverOf, direct_driver
 from tailrace.pipeline.engine.spark_driver import spark_drivers
+from tailrace.spark.frames.native import SWITCH, has_native_reader
 from tailrace.spark.session import start
 from tests.support.pipelines.recording_writer import RecordingWriter
 from tests.support.pipelines.writer_bench import WriterBench
@@ -55,6 +56,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(params=["python", "native"])
+def reader(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
+    """The reader of topics: Python and the native reader in turn."""
+    spark.conf.set(SWITCH, str(request.param == "native").lower())
+    assert has_native_reader(spark) is (request.param == "native")
+    yield request.param
+    spark.conf.unset(SWITCH)
 
 
 @pytest.fixture(scope="session")

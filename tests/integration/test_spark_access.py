@@ -124,17 +124,18 @@ def test_a_lost_file_is_damage(hub: tailrace.Hub, tmp_path: Path) -> None:
 
 
 def test_a_dataframe_that_spark_planned_once_survives_a_compaction(
-    spark: SparkSession, hub: tailrace.Hub
+    spark: SparkSession, hub: tailrace.Hub, reader: str
 ) -> None:
-    frame = read(spark, hub, "orders").select("offset")
+    frame = read(spark, hub, "orders", includeHeaders="true").select("offset", "value", "headers")
     before = frame.collect()
     compact(hub)
     after = frame.collect()
     assert 0 < len(after) < len(before)
+    assert set(after) <= set(before)
 
 
 def test_spark_reports_the_host_that_does_not_see_the_hub(
-    spark: SparkSession, hub: tailrace.Hub, tmp_path: Path
+    spark: SparkSession, hub: tailrace.Hub, tmp_path: Path, reader: str
 ) -> None:
     frame = read(spark, hub, "orders").select("offset")
     frame.collect()

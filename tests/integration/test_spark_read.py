@@ -19,7 +19,6 @@ import tailrace.spark
 from tailrace.backend.capabilities import compaction_of
 from tailrace.errors import InvalidValue
 from tailrace.message import Partition
-from tailrace.spark.frames.native import SWITCH, has_native_reader
 from tests.integration.topics_on_spark import numbers, read
 from tests.support.topics import push_for
 
@@ -34,15 +33,6 @@ def hub(tmp_path: Path) -> Iterator[tailrace.Hub]:
     settings = tailrace.HubSettings(segment_bytes=20_000)
     with tailrace.open(tmp_path / "hub", sync="none", settings=settings) as opened:
         yield opened
-
-
-@pytest.fixture(params=["python", "native"])
-def reader(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
-    """Both readers in turn."""
-    spark.conf.set(SWITCH, str(request.param == "native").lower())
-    assert has_native_reader(spark) is (request.param == "native")
-    yield request.param
-    spark.conf.unset(SWITCH)
 
 
 def _rows(frame: DataFrame) -> list[dict[str, Any]]:

@@ -18,7 +18,11 @@ import tailrace
 from tests.integration.topics_on_spark import numbers, read, values
 from tests.support.spark_errors import tailrace_message
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.part("pipelines")]
+pytestmark = [
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.part("pipelines"),
+    pytest.mark.usefixtures("reader"),
+]
 
 
 @pytest.fixture
@@ -174,7 +178,7 @@ def test_only_the_columns_of_a_given_schema_are_read(
 def test_a_topic_is_read_by_sql(spark: SparkSession, hub: tailrace.Hub) -> None:
     hub.create_topic("orders", bytes, partitions=1).push_many(numbers(10))
     spark.sql(
-        "CREATE TEMPORARY VIEW orders_by_sql USING tailrace"
+        "CREATE OR REPLACE TEMPORARY VIEW orders_by_sql USING tailrace"
         f" OPTIONS (hub '{hub.backend.name}', subscribe 'orders')"
     )
     (row,) = spark.sql("SELECT count(*) AS n FROM orders_by_sql WHERE key = 'c3'").collect()

@@ -17,7 +17,11 @@ from tailrace.message import Partition
 from tests.integration.topics_on_spark import numbers, read
 from tests.support.spark_errors import tailrace_message
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.part("pipelines")]
+pytestmark = [
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.part("pipelines"),
+    pytest.mark.usefixtures("reader"),
+]
 
 NEW_YEAR_MS = 1_767_225_600_000
 
@@ -159,6 +163,16 @@ def test_the_plan_names_the_topic(
 ) -> None:
     frame: Any = read(spark, hub, "orders")
     assert "BatchScan tailrace orders" in frame._jdf.queryExecution().toString()
+
+
+def test_the_native_reader_reads_the_columns_of_a_query_alone(
+    spark: SparkSession, hub: tailrace.Hub, orders: tailrace.Topic[bytes], reader: str
+) -> None:
+    frame: Any = read(spark, hub, "orders").where("partition = 1").select("value")
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    assert ("ColumnarToRow" in plan) is (reader == "native")
+    assert ("mode#" in plan) is (reader == "python"), "Spark asks Python for all columns"
+    assert "Filter (" not in plan
 
 
 def test_a_table_keeps_its_options_and_takes_rows(

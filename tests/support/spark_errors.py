@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_MESSAGE: Final = re.compile(r"\btailrace\.errors\.\w+: (.*)")
+_MESSAGE: Final = re.compile(r"(?:\btailrace\.errors\.\w+: |\[USER_RAISED_EXCEPTION\] )(.*)")
+"""The second form is that of the native reader."""
 
 
 def tailrace_message(error: BaseException) -> str | None:

@@ -13,6 +13,8 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 /**
  * Reads the records of a range, in order. It reads neighbouring batches of a file together, and
  * verifies the checksum of each before it returns one of their records.
+ *
+ * <p>It opens all files first: a compaction that replaces them meanwhile does not disturb it.
  */
 final class RangeReader implements PartitionReader<ColumnarBatch> {
   /** The approximate number of bytes that are read at a time: they fit into the caches. */
@@ -23,8 +25,9 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
   private final boolean control;
   private final CRC32 checksum = new CRC32();
 
+  private final FileChannel[] channels;
+
   private int file = -1;
-  private FileChannel channel;
   private BatchEntries entries = new BatchEntries(new byte[0]);
   private int row;
   private int rowsEnd;
@@ -33,10 +36,23 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
   private int at;
   private int limit;
 
-  RangeReader(ReadRange range, StructType required, boolean control) {
+  private RangeReader(ReadRange range, StructType required, boolean control) {
     this.range = range;
     this.control = control;
     this.columns = new RecordColumns(range, required);
+    this.channels = new FileChannel[range.files.length];
+  }
+
+  /** Open the files of a range; {@code ReadFailure} if this host cannot open one. */
+  static RangeReader open(ReadRange range, StructType required, boolean control) {
+    RangeReader reader = new RangeReader(range, required, control);
+    try {
+      reader.openFiles();
+    } catch (RuntimeException failure) {
+      reader.close();
+      throw failure;
+    }
+    return reader;
   }
 
   @Override
@@ -64,19 +80,26 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
   }
 
   @Override
-  public void close() throws IOException {
-    if (channel != null) {
-      channel.close();
-      channel = null;
+  public void close() {
+    for (FileChannel channel : channels) {
+      if (channel != null) {
+        try {
+          channel.close();
+        } catch (IOException error) {
+          // All that was wanted of the file has been read and verified.
+        }
+      }
     }
   }
 
   /** Load the next batches that overlap the range; false after the last. */
   private boolean loadGroup() throws IOException {
     while (row == rowsEnd) {
-      if (!openFile()) {
+      if (++file == channels.length) {
+        file--;
         return false;
       }
+      enter();
     }
     int first = row;
     long begin = entries.position(first);
@@ -90,12 +113,25 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
     return true;
   }
 
-  private boolean openFile() throws IOException {
-    close();
-    if (++file == range.files.length) {
-      file--;
-      return false;
+  private void openFiles() {
+    for (file = 0; file < channels.length; file++) {
+      enter();
+      if (row < rowsEnd) {
+        String name = range.files[file];
+        try {
+          channels[file] = FileChannel.open(Path.of(name), StandardOpenOption.READ);
+        } catch (IOException error) {
+          long last = entries.end(rowsEnd - 1) - 1;
+          throw ReadFailure.unopened(range, name, entries.base(row), last, error);
+        }
+      }
     }
+    file = -1;
+    row = rowsEnd = 0;
+  }
+
+  /** Go to the batches of the present file that overlap the range. */
+  private void enter() {
     entries = new BatchEntries(range.entries[file]);
     row = 0;
     rowsEnd = entries.count();
@@ -105,16 +141,6 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
     while (row < rowsEnd && entries.base(rowsEnd - 1) >= range.end) {
       rowsEnd--;
     }
-    if (row < rowsEnd) {
-      String name = range.files[file];
-      try {
-        channel = FileChannel.open(Path.of(name), StandardOpenOption.READ);
-      } catch (IOException error) {
-        long last = entries.end(rowsEnd - 1) - 1;
-        throw ReadFailure.unopened(range, name, entries.base(row), last, error);
-      }
-    }
-    return true;
   }
 
   private void load(int first, long position, int size) throws IOException {
@@ -122,7 +148,7 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
       data = new byte[(int) Math.max(size, READ_BYTES)];
     }
     ByteBuffer buffer = ByteBuffer.wrap(data, 0, size);
-    while (buffer.hasRemaining() && channel.read(buffer, position + buffer.position()) > 0) {
+    while (buffer.hasRemaining() && channels[file].read(buffer, position + buffer.position()) > 0) {
       // The kernel may return less than asked for.
     }
     int begin = 0;

@@ -9,7 +9,7 @@ import org.apache.spark.sql.connector.read.InputPartition;
  * Records of one partition from offset {@code start} to {@code end}, without {@code end}, and the
  * files that hold them.
  *
- * <p>A plan is the version, the number of ranges, and the ranges, in Base64. Numbers are
+ * <p>A plan is the version, the number of ranges, and the ranges; as text, in Base64. Numbers are
  * big-endian. A range is its topic, storage topic (4 bytes), partition (4), start (8), end (8), the
  * number of files (4), and for each file its path and its batch entries as in an index file. Text
  * and entries have their length in bytes (4) before them.
@@ -44,7 +44,11 @@ final class ReadRange implements InputPartition {
     if (encoded == null) {
       throw new IllegalArgumentException("the native reader needs a plan; use tailrace.spark.read");
     }
-    ByteBuffer plan = ByteBuffer.wrap(Base64.getDecoder().decode(encoded));
+    return decode(Base64.getDecoder().decode(encoded));
+  }
+
+  static ReadRange[] decode(byte[] packed) {
+    ByteBuffer plan = ByteBuffer.wrap(packed);
     int version = plan.getInt();
     if (version != TopicSource.PLAN_VERSION) {
       throw new IllegalArgumentException(

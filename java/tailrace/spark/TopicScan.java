@@ -96,7 +96,7 @@ final class TopicScan implements SupportsReportStatistics, Batch {
 
     @Override
     public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition range) {
-      return new RangeReader((ReadRange) range, required, control);
+      return RangeReader.open((ReadRange) range, required, control);
     }
   }
 }

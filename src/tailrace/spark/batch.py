@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum, auto
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -21,8 +22,8 @@ from tailrace.spark.columns import check_read
 from tailrace.spark.hubs import hub_at, log_of
 from tailrace.spark.options import ReadMode, ReadOptions, read_options
 from tailrace.spark.ranges import ReadRange, plan_ranges
-from tailrace.spark.reading.filters import PushedFilters, push_filters
-from tailrace.spark.tasks import read_task, tasks_of
+from tailrace.spark.reading.filters import PushedFilters, needs_rows, push_filters
+from tailrace.spark.tasks import native_tasks_of, read_task, tasks_of
 from tailrace.spark.tracebacks import hide_traceback
 
 TASK_BYTES_MAX: Final = 128 << 20
@@ -49,17 +50,33 @@ def plan_batch(options: ReadOptions, narrow: Narrow = lambda _, lags: lags) -> l
     return plan_ranges(log, parts, options.partitions_min, TASK_BYTES_MAX)
 
 
+class TaskReader(Enum):
+    """The reader of the tasks: this process, or Java with the native reader."""
+
+    PYTHON = auto()
+    JAVA = auto()
+
+
 class BatchReader(DataSourceReader):
     """Reads all partitions at once, each by one task or more. Tasks have no order."""
 
-    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+    def __init__(
+        self,
+        options: Mapping[str, str],
+        schema: StructType,
+        task_reader: TaskReader = TaskReader.PYTHON,
+    ) -> None:
         self._options = read_options(options, ReadMode.BATCH)
         self._schema = check_read(schema)
+        self._task_reader = task_reader
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks."""
         with hide_traceback():
-            return tasks_of(plan_batch(self._options, self._narrowed))
+            ranges = plan_batch(self._options, self._narrowed)
+            if self._task_reader is TaskReader.JAVA:
+                return native_tasks_of(ranges, control=self._options.include_control)
+            return tasks_of(ranges)
 
     def _narrowed(self, log: HasSegments, lags: list[Lag]) -> list[Lag]:
         """Return the lags that the query needs."""
@@ -79,14 +96,24 @@ class FilteringReader(BatchReader):
     `tailrace.spark.reading.registration`.
     """
 
-    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        super().__init__(options, schema)
+    def __init__(
+        self,
+        options: Mapping[str, str],
+        schema: StructType,
+        task_reader: TaskReader = TaskReader.PYTHON,
+    ) -> None:
+        super().__init__(options, schema, task_reader)
         self._filters = PushedFilters()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Remember the filters that this reader applies, and return the others."""
+        """Remember the filters that this reader applies, and return the others.
+
+        The native reader checks no rows, so Spark applies the filters that need it too.
+        """
         with hide_traceback():
             self._filters, rest = push_filters(filters)
+            if self._task_reader is TaskReader.JAVA:
+                rest += [each for each in filters if each not in rest and needs_rows(each)]
         return rest
 
     def _narrowed(self, log: HasSegments, lags: list[Lag]) -> list[Lag]:

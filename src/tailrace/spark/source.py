@@ -21,6 +21,9 @@ from tailrace.spark.tracebacks import hide_traceback
 FILTERS: Final = "tailrace.filters"
 """The option that `TopicTables.java` adds if the source serves one scan only."""
 
+NATIVE: Final = "tailrace.native"
+"""The option that `TopicTables.java` adds if the native reader reads the tasks."""
+
 
 class TailraceSource(DataSource):
     """The data source. Spark finds it by its name, in the package `pyspark_tailrace`.
@@ -51,12 +54,13 @@ class TailraceSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of a batch. It applies filters if this source serves one scan only."""
         with hide_traceback():
-            from tailrace.spark.batch import BatchReader, FilteringReader
+            from tailrace.spark.batch import BatchReader, FilteringReader, TaskReader
 
             options = dict(self.options)
+            by = TaskReader.PYTHON if options.pop(NATIVE, None) is None else TaskReader.JAVA
             if options.pop(FILTERS, None) is None:
-                return BatchReader(options, schema)
-            return FilteringReader(options, schema)
+                return BatchReader(options, schema, by)
+            return FilteringReader(options, schema, by)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader of a stream."""

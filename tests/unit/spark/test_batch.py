@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, In, IsNotNull
 
 import tailrace
-from tailrace.spark.batch import BatchReader
+from tailrace.spark.batch import BatchReader, FilteringReader, TaskReader
 from tests.support.stream_driver import SCHEMA, numbers
 
 
@@ -73,3 +76,27 @@ def test_no_task_has_more_records_than_it_may(
     counts = [sum(b.num_rows for b in reader.read(task)) for task in reader.partitions()]
     assert max(counts) == 3
     assert sum(counts) == 20
+
+
+def test_python_reads_the_tasks_of_the_native_reader_too(
+    hub: tailrace.Hub, orders: tailrace.Topic[bytes]
+) -> None:
+    options = {"hub": hub.backend.name, "subscribe": "orders", "minPartitions": "5"}
+    reader = BatchReader(options, SCHEMA, TaskReader.JAVA)
+    tasks = pickle.loads(pickle.dumps(reader.partitions()))
+    rows = [row for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
+    assert len(tasks) >= 5
+    assert rows == read(hub, minPartitions=5)
+
+
+def test_spark_checks_the_rows_that_the_native_reader_does_not(
+    hub: tailrace.Hub, orders: tailrace.Topic[bytes]
+) -> None:
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    exact: list[Filter] = [EqualTo(("partition",), 1), IsNotNull(("topic",))]
+    exact += [GreaterThan(("offset",), 3), EqualTo(("offset",), 5), In(("offset",), (5,))]
+    by_rows: list[Filter] = [In(("offset",), (5, 7)), GreaterThan(("timestamp",), noon)]
+    options = {"hub": hub.backend.name, "subscribe": "orders"}
+    for by, rest in ((TaskReader.PYTHON, []), (TaskReader.JAVA, by_rows)):
+        reader = FilteringReader(options, SCHEMA, by)
+        assert list(reader.pushFilters([*exact, *by_rows])) == rest

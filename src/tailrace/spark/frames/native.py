@@ -1,7 +1,7 @@
 """The native reader: a jar that reads the files of a plan in Java, in columns.
 
-`tailrace.spark.read` uses it if the jar is on the class path of the Spark session. Importing this
-module does not import Spark.
+`tailrace.spark.read` and the data source `tailrace` use it if the jar is on the class path of the
+Spark session. Importing this module does not import Spark.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ PLAN_VERSION: Final = 1
 """The version of the plans that this module writes; the jar has the same number."""
 
 SWITCH: Final = "spark.tailrace.native"
-"""The setting of a session that turns the native reader off, if it is ``false``."""
+"""The setting of a session that turns the native reader off, if it is ``false``. `TopicTables.java`
+has the same name."""
 
 _SOURCE: Final = "tailrace.spark.TopicSource"
 JARS: Final = "spark.jars"
@@ -66,17 +67,18 @@ def native_frame(
     """Return a frame of ranges that the native reader reads; `has_native_reader` must be true."""
     reader = spark.read.format(_SOURCE).schema(schema)
     control = str(include_control).lower()
-    return reader.option("plan", encode_plan(ranges)).option("includeControl", control).load()
+    plan = base64.b64encode(pack_plan(ranges)).decode()
+    return reader.option("plan", plan).option("includeControl", control).load()
 
 
-def encode_plan(ranges: Sequence[ReadRange]) -> str:
+def pack_plan(ranges: Sequence[ReadRange]) -> bytes:
     """Return ranges as the native reader takes them; `ReadRange.java` describes the form."""
     parts = [_HEAD.pack(PLAN_VERSION, len(ranges))]
     for (topic, storage, number), start, end, extents in ranges:
         parts += [*_sized(topic.encode()), _RANGE.pack(storage, number, start, end, len(extents))]
         for extent in extents:
             parts += [*_sized(extent.log_path.encode()), *_sized(extent.entries)]
-    return base64.b64encode(b"".join(parts)).decode()
+    return b"".join(parts)
 
 
 def _sized(data: bytes) -> tuple[bytes, bytes]:

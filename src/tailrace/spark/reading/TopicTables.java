@@ -1,6 +1,7 @@
 package tailrace.session;
 
 import java.io.File;
+import java.lang.reflect.Constructor;
 import java.lang.reflect.Field;
 import java.util.HashMap;
 import java.util.Map;
@@ -24,6 +25,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.apache.spark.util.Utils;
 import scala.Function1;
 import scala.Some;
 import scala.collection.Iterator;
@@ -45,6 +47,15 @@ public class TopicTables extends AbstractFunction1 {
 
   /** The option by which the reader in Python knows that its filters concern one scan only. */
   static final String FILTERS = "tailrace.filters";
+
+  /** The option by which the reader in Python knows that Java reads the tasks. */
+  static final String NATIVE = "tailrace.native";
+
+  /** The setting of a session that turns the native reader off. */
+  static final String SWITCH = "spark.tailrace.native";
+
+  /** The version of the plans that the reader in Python makes. */
+  static final int PLAN_VERSION = 1;
 
   public Object apply(Object session) {
     return new TopicTablesRule((SparkSession) session);
@@ -97,7 +108,8 @@ public class TopicTables extends AbstractFunction1 {
     }
 
     private DataSourceV2Relation replaced(DataSourceV2Relation relation) {
-      TopicTable table = new TopicTable((PythonTable) relation.table(), options(relation));
+      PythonTable python = (PythonTable) relation.table();
+      TopicTable table = new TopicTable(session, python, options(relation));
       return relation.copy(
           table,
           relation.output(),
@@ -144,11 +156,13 @@ public class TopicTables extends AbstractFunction1 {
     /** The sources in Python, by the object behind a loaded DataFrame and by their options. */
     private static final Map CREATED = new WeakHashMap();
 
+    private final SparkSession session;
     private final PythonDataSourceV2 loaded;
     private final Map options;
 
-    TopicTable(PythonTable table, Map options) {
+    TopicTable(SparkSession session, PythonTable table, Map options) {
       super(loaded(table), SOURCE, table.schema());
+      this.session = session;
       this.loaded = loaded(table);
       this.options = options;
     }
@@ -170,11 +184,52 @@ public class TopicTables extends AbstractFunction1 {
       if (SQLConf.get().pythonFilterPushDown()) {
         all.put(FILTERS, "true");
       }
+      Constructor planned = nativeBuilder();
+      if (planned != null) {
+        all.put(NATIVE, "true");
+      }
       CaseInsensitiveStringMap merged = new CaseInsensitiveStringMap(all);
       PythonDataSourceV2 provider = new PythonDataSourceV2();
       provider.setShortName(SOURCE);
       set(provider, created(all, merged));
-      return new PythonScanBuilder(provider, SOURCE, schema(), merged);
+      PythonScanBuilder builder = new PythonScanBuilder(provider, SOURCE, schema(), merged);
+      if (planned == null) {
+        return builder;
+      }
+      try {
+        return (ScanBuilder) planned.newInstance(new Object[] {builder, schema()});
+      } catch (Exception error) {
+        throw new IllegalStateException(error);
+      }
+    }
+
+    /**
+     * Returns the constructor of the scan builder in the jar of the native reader; null if the
+     * session has no such jar, has one for other plans, or does not want it.
+     */
+    private Constructor nativeBuilder() {
+      if (SQLConf.get().getConfString(SWITCH, "true").equalsIgnoreCase("false")) {
+        return null;
+      }
+      try {
+        Class source = ofJar("tailrace.spark.TopicSource");
+        if (source.getField("PLAN_VERSION").getInt(null) != PLAN_VERSION) {
+          return null;
+        }
+        Class builder = ofJar("tailrace.spark.PlannedScanBuilder");
+        return builder.getConstructor(new Class[] {PythonScanBuilder.class, StructType.class});
+      } catch (ReflectiveOperationException error) {
+        return null;
+      }
+    }
+
+    /** Returns a class of spark.jars, or of a jar that was added to the running session. */
+    private Class ofJar(String name) throws ClassNotFoundException {
+      try {
+        return Utils.getContextOrSparkClassLoader().loadClass(name);
+      } catch (ClassNotFoundException error) {
+        return session.sharedState().jarClassLoader().loadClass(name);
+      }
     }
 
     private Object created(Map all, CaseInsensitiveStringMap merged) {

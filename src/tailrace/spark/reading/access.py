@@ -66,26 +66,35 @@ def read_here(wanted: ReadRange, hub: str) -> Iterator[pa.RecordBatch]:
     except CorruptBatch as damage:
         if Path(damage.file).exists():
             raise
-        require_readable(hub)
-        yield from read_range(_looked_up(wanted, at, hub, damage))
+        rest = _looked_up(wanted._replace(start=at), hub, damage.file)
+        if rest.extents == tuple(each for each in wanted.extents if each.end > at):
+            raise
+        yield from read_range(rest)
 
 
-def _looked_up(wanted: ReadRange, at: int, hub: str, damage: CorruptBatch) -> ReadRange:
-    """Return the rest of a range, from offset `at` on, with the files that hold it now."""
+def read_replaced(wanted: ReadRange, hub: str) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a range from the files that hold them now, whatever was planned.
+
+    `ConfigError` if this host cannot read the hub, `CorruptBatch` for damage.
+    """
+    yield from read_range(_looked_up(wanted, hub, "a file"))
+
+
+def _looked_up(wanted: ReadRange, hub: str, replaced: str) -> ReadRange:
+    """Return a range with the files that hold it now; `replaced` is a file that held it."""
+    require_readable(hub)
     try:
         log = log_of(hub_at(hub, "ro"))
-        extents = tuple(log.extents(wanted.partition, at, wanted.end))
+        extents = tuple(log.extents(wanted.partition, wanted.start, wanted.end))
     except UnknownTopic:
         raise
     except Error as error:
         raise ConfigError(
-            f"{damage.file} was replaced since the query was planned, and host"
+            f"{replaced} was replaced since the query was planned, and host"
             f" {socket.gethostname()} cannot look up its successor: {error}",
             "run the query again",
         ) from error
-    if extents == tuple(each for each in wanted.extents if each.end > at):
-        raise damage
-    return ReadRange(wanted.partition, at, wanted.end, extents)
+    return wanted._replace(extents=extents)
 
 
 def _user() -> str:

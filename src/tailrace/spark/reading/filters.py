@@ -141,6 +141,14 @@ def push_filters(filters: Sequence[Filter]) -> tuple[PushedFilters, list[Filter]
     return PushedFilters(conditions), rest
 
 
+def needs_rows(given: Filter) -> bool:
+    """True if a filter that `push_filters` accepts must be checked row by row: batches that can
+    match have other records too."""
+    column = _column(given)
+    several = isinstance(given, In) and len(given.value) > 1
+    return column == "timestamp" or (column == "offset" and several)
+
+
 def _column(given: Filter) -> str | None:
     path: tuple[str, ...] = getattr(given, "attribute", ())
     return path[0] if len(path) == 1 and path[0] in _COLUMNS else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import zipfile
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,9 @@ from java.build import (
     write_jar,
 )
 from tailrace.spark import native_jar_path
-from tailrace.spark.frames.native import PLAN_VERSION, with_native_jar
+from tailrace.spark.frames.native import PLAN_VERSION, SWITCH, with_native_jar
+from tailrace.spark.reading import registration
+from tailrace.spark.source import FILTERS, NATIVE
 
 
 def _classes(jar: Path) -> dict[str, bytes]:
@@ -61,7 +64,17 @@ def test_building_twice_gives_the_same_bytes(tmp_path: Path) -> None:
 
 def test_the_jar_and_python_have_the_same_version_of_plans() -> None:
     (source,) = [path for path in source_files() if path.name == "TopicSource.java"]
-    assert re.findall(r"PLAN_VERSION = (\d+);", source.read_text()) == [str(PLAN_VERSION)]
+    rule = files(registration.__package__).joinpath("TopicTables.java").read_text()
+    for text in (source.read_text(), rule):
+        assert re.findall(r"PLAN_VERSION = (\d+);", text) == [str(PLAN_VERSION)]
+
+
+def test_the_rule_and_python_have_the_same_names_of_options() -> None:
+    rule = files(registration.__package__).joinpath("TopicTables.java").read_text()
+    constants = dict(re.findall(r'static final String (\w+) = "([^"]+)";', rule))
+    assert constants["SWITCH"] == SWITCH
+    assert constants["FILTERS"] == FILTERS
+    assert constants["NATIVE"] == NATIVE
 
 
 def test_the_jar_is_added_to_other_jars_of_a_session() -> None:
