@@ -37,6 +37,45 @@ topic = source.load(sys.argv[1])
 print(topic.count(), topic.where("partition = 0").rdd.getNumPartitions())
 """
 
+READS = """
+import os, sys, threading
+os.environ["PYSPARK_PYTHON"] = sys.executable
+from pyspark.sql import SparkSession
+import tailrace.spark
+
+hub = sys.argv[1]
+spark = SparkSession.builder.master("local[1]").getOrCreate()
+
+
+def show():
+    topic = spark.read.format("tailrace").load(hub + "/orders")
+    frames = topic, tailrace.spark.read(spark, "orders", hub=hub)
+    plans = [frame._jdf.queryExecution().executedPlan().toString() for frame in frames]
+    print([frame.count() for frame in frames], ["ColumnarToRow" in plan for plan in plans])
+
+
+tailrace.spark.register(spark)
+tailrace.spark.register(spark)
+show()
+other = threading.Thread(target=show)
+other.start()
+other.join()
+spark.conf.set("spark.tailrace.native", "false")
+show()
+"""
+
+
+@pytest.mark.timeout(300)
+def test_registration_adds_the_native_reader_to_a_session_for_all_its_threads(
+    tmp_path: Path,
+) -> None:
+    with tailrace.open(tmp_path / "hub") as hub:
+        hub.create_topic("orders", bytes, partitions=2).push_many(numbers(50))
+    command = [sys.executable, "-c", READS, str(tmp_path / "hub")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    native, python = "[50, 50] [True, True]", "[50, 50] [False, False]"
+    assert done.stdout.splitlines() == [native, native, python], done.stderr
+
 
 @pytest.mark.timeout(300)
 def test_registration_helps_without_activation_in_a_notebook_and_with_py_files(

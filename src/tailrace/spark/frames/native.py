@@ -7,6 +7,7 @@ Spark session. Importing this module does not import Spark.
 from __future__ import annotations
 
 import base64
+import logging
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ SWITCH: Final = "spark.tailrace.native"
 """The setting of a session that turns the native reader off, if it is ``false``. `TopicTables.java`
 has the same name."""
 
+_LOG: Final = logging.getLogger(__name__)
 _SOURCE: Final = "tailrace.spark.TopicSource"
 JARS: Final = "spark.jars"
 _LENGTH: Final = struct.Struct(">I")
@@ -44,21 +46,57 @@ def with_native_jar(settings: Mapping[str, str]) -> dict[str, str]:
     return {**settings, JARS: ",".join([*others, ours])}
 
 
+def add_native_jar(spark: SparkSession) -> None:
+    """Add the jar to a running session that has none. Its executors load it with their next task.
+
+    Logs a warning if Spark cannot add it: then Python reads.
+    """
+    path = native_jar_path()
+    # An archive of `--py-files` has the jar within it, where Java finds none.
+    if _jar_version(spark) is not None or not path.is_file():
+        return
+    try:
+        spark.sql(f"ADD JAR {_quoted(path)}")
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        _LOG.warning("Python reads topics, because the native reader was not added: %s", reason)
+
+
 def has_native_reader(spark: SparkSession) -> bool:
     """True if the session has the jar, the jar reads the plans of this module, and `SWITCH` is
     not ``false``."""
-    from py4j.protocol import Py4JError
     from pyspark.sql.utils import is_remote
 
     if is_remote() or str(spark.conf.get(SWITCH, "true")).lower() == "false":
         return False
+    return _jar_version(spark) == PLAN_VERSION
+
+
+def _jar_version(spark: SparkSession) -> int | None:
+    """Return the version of the plans that the jar of a session reads; None without a jar.
+
+    Each thread of Python has one of Java, and Spark adds a jar only to the classes of the thread
+    that adds it. So this thread gets the classes of added jars too.
+    """
+    from py4j.protocol import Py4JError
+
     jvm: Any = spark._jvm
-    try:
-        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-        found = loader.loadClass(_SOURCE)
-        return bool(found.getField("PLAN_VERSION").get(None) == PLAN_VERSION)
-    except Py4JError:
-        return False
+    session: Any = spark._jsparkSession
+    thread = jvm.java.lang.Thread.currentThread()
+    added = session.sharedState().jarClassLoader()
+    for loader in (thread.getContextClassLoader(), added):
+        try:
+            version = int(loader.loadClass(_SOURCE).getField("PLAN_VERSION").get(None))
+        except Py4JError:
+            continue
+        thread.setContextClassLoader(loader)
+        return version
+    return None
+
+
+def _quoted(path: Path) -> str:
+    escaped = str(path).replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def native_frame(

@@ -1,8 +1,8 @@
 """Making the data source known to a session, and planning each query anew. For the user's process.
 
 Spark finds the source by its name only if the `python3` that it starts has Tailrace. It plans the
-source once for each loaded DataFrame, and forgets the options of tables. Registration helps with
-all three.
+source once for each loaded DataFrame, forgets the options of tables, and reads by Python unless it
+has the jar of the native reader. Registration helps with all four.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
+from tailrace.spark.frames.native import add_native_jar
 from tailrace.spark.source import TailraceSource
 from tailrace.spark.worker_python import VARIABLE
 
@@ -37,8 +38,9 @@ def register(spark: SparkSession) -> None:
 
     Python processes that read topics then run the Python of this process, unless PYSPARK_PYTHON or
     ``spark.pyspark.python`` names another one. Each query plans its reads when it starts, with its
-    own filters, and tables of CREATE TABLE keep their options. A second call changes nothing. Over
-    Spark Connect, each query plans its reads when it starts too; the rest depends on the server.
+    own filters, and tables of CREATE TABLE keep their options. The session gets the native reader.
+    A second call changes nothing. Over Spark Connect, each query plans its reads when it starts
+    too; the rest depends on the server.
     """
     context: Any = getattr(spark, "_sc", None)
     if context is None:
@@ -48,6 +50,7 @@ def register(spark: SparkSession) -> None:
     with _this_python(context):
         spark.dataSource.register(TailraceSource)
     plan_each_query(spark)
+    add_native_jar(spark)
 
 
 def plan_each_query(spark: SparkSession) -> None:
