@@ -55,7 +55,7 @@ class Skip(Function, frozen=True):
         dropped = dropped_by(columns.column(index), self.operator, self.value)
         if dropped is None:
             return None
-        return rows.take(np.flatnonzero(~dropped).tolist()) if dropped.any() else rows
+        return rows.take(np.flatnonzero(~dropped)) if dropped.any() else rows
 
     def _true(self, values: list[Any]) -> list[bool]:
         if self.operator == "exists":

@@ -42,4 +42,4 @@ def accepted_rows(rows: Rows, refused: Sequence[RefusedRecord]) -> Rows:
     """Return the rows without those of the refused records."""
     left_out = [record.offset for record in refused]
     is_refused = np.isin(rows.records["offset"].to_numpy(), left_out)
-    return rows.take(np.flatnonzero(~is_refused).tolist())
+    return rows.take(np.flatnonzero(~is_refused))

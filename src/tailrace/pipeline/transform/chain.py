@@ -118,4 +118,4 @@ class Chain:
 
 
 def _where(rows: Rows, mask: npt.NDArray[np.bool_]) -> Rows:
-    return rows if mask.all() else rows.take(np.flatnonzero(mask).tolist())
+    return rows if mask.all() else rows.take(np.flatnonzero(mask))

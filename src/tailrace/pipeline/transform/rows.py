@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.errors import Error
@@ -140,17 +141,17 @@ class Rows:
         keys = pa.array([namespace.encode() for namespace in namespaces], pa.binary())
         return self._replaced(self._with_column("key", keys))
 
-    def take(self, indices: Sequence[int]) -> Rows:
+    def take(self, indices: Sequence[int] | npt.NDArray[np.int64]) -> Rows:
         """Return the rows at these indices; an index may occur several times."""
-        if len(indices) == len(self) and list(indices) == list(range(len(self))):
+        chosen = np.asarray(indices, np.int64)
+        if len(chosen) == len(self) and bool((chosen == np.arange(len(self))).all()):
             return self
-        records = self.records.take(np.fromiter(indices, np.int64, len(indices)))
-        taken = Rows(records)
+        taken = Rows(self.records.take(chosen))
         taken._encoded = self._encoded
         if self._documents is not None:
-            taken._documents = [self._documents[index] for index in indices]
+            taken._documents = [self._documents[index] for index in chosen.tolist()]
         if self._columns is not None:
-            taken._columns = self._columns.take(np.fromiter(indices, np.int64, len(indices)))
+            taken._columns = self._columns.take(chosen)
         return taken
 
     def untyped(self) -> Rows:

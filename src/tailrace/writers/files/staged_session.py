@@ -219,4 +219,4 @@ def _by_namespace(rows: Rows) -> Iterator[tuple[str, Rows]]:
         return
     numbers = keys.indices.to_numpy()
     for number, name in enumerate(names):
-        yield name, rows.take(np.flatnonzero(numbers == number).tolist())
+        yield name, rows.take(np.flatnonzero(numbers == number))

@@ -80,7 +80,7 @@ def _documents(rows: Rows) -> Iterator[Document]:
     """Yield the document of each record. That of a control record may be no JSON: then it is
     empty."""
     controls = control_mask(rows.records)
-    documents = iter(rows.take(np.flatnonzero(~controls).tolist()).documents)
+    documents = iter(rows.take(np.flatnonzero(~controls)).documents)
     values = rows.encoded["value"]
     for index, is_control in enumerate(controls.tolist()):
         yield _control_document(values[index].as_py()) if is_control else next(documents)
