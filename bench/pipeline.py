@@ -33,7 +33,7 @@ BATCH = 10_000
 SINGLES = 5_000
 SINGLES_GOAL = 1_000
 
-TRANSFORM_REASON = "half of the writer's time is parsing JSON by Arrow; Parquet holds columns"
+TRANSFORM_REASON = "two fifths of the writer's time is parsing JSON; Parquet holds columns"
 SINGLES_REASON = "a transaction of SQLite for each record"
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 BATCH = 8_000
 VALUE_BYTES = 100
 PARTITIONS = 4
+SOURCE_WITHOUT_JAR = "tailrace without the jar"
 READ = "tailrace.spark.read without the jar"
 NATIVE = "tailrace.spark.read"
 KAFKA = "Spark's Kafka source"
@@ -41,8 +42,8 @@ LONG_BATCHES = 200
 DEADLINE_S = 600
 
 READ_REASON = (
-    "two fifths of the processor's time are Python's, of which half reads the files and the rest"
-    " passes columns on; three quarters of Java's samples make rows of the columns"
+    "two thirds of the processor's time are Java's, to make rows of the columns that Python sends:"
+    " as much as the Parquet source takes for all of its work"
 )
 NATIVE_REASON = (
     "a sixth of the samples is in the reader; the rest is Spark's, to make rows of columns"
@@ -75,7 +76,8 @@ def _read(spark: SparkSession, scale: Scale, directory: Path, missing: str) -> R
     reading = _Reading(spark, scale.count(250))
     contenders: dict[str, Turn] = {
         OURS: reading.source,
-        READ: reading.read,
+        SOURCE_WITHOUT_JAR: reading.source_without_jar,
+        READ: reading.read_without_jar,
         NATIVE: reading.native,
         PARQUET: reading.parquet,
     }
@@ -88,12 +90,12 @@ def _read(spark: SparkSession, scale: Scale, directory: Path, missing: str) -> R
             missing = str(reason)
         rates = take_turns(work, contenders, scale.rounds)
     goals = [
-        against(rates, PARQUET, 0.65, reason=READ_REASON),
+        against(rates, PARQUET, 0.65, reason=NATIVE_REASON),
         _against(rates, READ, PARQUET, 0.85, READ_REASON),
         _against(rates, NATIVE, PARQUET, 1.5, NATIVE_REASON),
     ]
     if KAFKA in contenders:
-        goals.append(against(rates, KAFKA, 1.0, reason=READ_REASON))
+        goals.append(against(rates, KAFKA, 1.0, reason=NATIVE_REASON))
         goals.append(_against(rates, NATIVE, KAFKA, 5.0, NATIVE_REASON))
     absent = (f"{KAFKA}: {missing}",) if missing else ()
     return Row(work, figures_of(rates, "rows"), tuple(goals), absent)
@@ -117,12 +119,13 @@ class _Reading:
         frame = self._loaded(directory)
         return self._time(lambda: frame, timer)
 
-    def read(self, directory: Path, timer: Timer) -> int:
-        self._spark.conf.set(SWITCH, "false")
-        try:
+    def source_without_jar(self, directory: Path, timer: Timer) -> int:
+        with self._without_jar():
+            return self.source(directory, timer)
+
+    def read_without_jar(self, directory: Path, timer: Timer) -> int:
+        with self._without_jar():
             return self.native(directory, timer)
-        finally:
-            self._spark.conf.unset(SWITCH)
 
     def native(self, directory: Path, timer: Timer) -> int:
         hub = self._topic(directory)
@@ -142,6 +145,15 @@ class _Reading:
         source = self._spark.read.format("kafka").options(**options)
         frame = source.load()
         return lambda _, timer: self._time(lambda: frame, timer)
+
+    @contextmanager
+    def _without_jar(self) -> Iterator[None]:
+        """Let Python read in the block, as in a session that does not have the jar."""
+        self._spark.conf.set(SWITCH, "false")
+        try:
+            yield
+        finally:
+            self._spark.conf.unset(SWITCH)
 
     def _topic(self, directory: Path) -> str:
         path = str(directory / "hub")
