@@ -29,7 +29,7 @@ from tests.support.pipelines.recording_writer import RecordingWriter, delivered
 from tests.support.pipelines.running_pipeline import RunningPipeline
 from tests.support.pipelines.writer_bench import WriterBench
 from tests.support.servers.postgres import OwnPostgres
-from tests.support.waiting import until
+from tests.support.waiting import DEADLINE_S, until
 
 ROWS = 5000
 
@@ -248,6 +248,6 @@ def test_a_connection_lost_during_a_commit_is_resolved_by_what_the_database_has(
             time.sleep(random.uniform(0.2, 0.6))
             own_postgres.stop(random.choice([signal.SIGINT, signal.SIGQUIT]))
             own_postgres.start()
-        until(lambda: running.ending is not None)
+        until(lambda: running.ending is not None, within_s=DEADLINE_S + rows / 100)
     assert running.ending is RunOutcome.DONE
     assert rows_in(own_postgres.url) == list(range(rows))
