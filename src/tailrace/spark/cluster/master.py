@@ -124,8 +124,8 @@ def _converse(host: str, port: int, then: Callable[[socket.socket], str | None])
     try:
         with socket.create_connection((host, port), CONNECT_S) as connection:
             return then(connection)
-    except socket.gaierror as error:
-        return f"is an unknown host ({error.strerror})"
+    except (socket.gaierror, UnicodeError) as error:  # A label may be empty or too long for DNS.
+        return f"is an unknown host ({getattr(error, 'strerror', None) or error})"
     except TimeoutError:
         return f"does not answer within {CONNECT_S:g} s"
     except (OSError, OverflowError) as error:
