@@ -96,7 +96,7 @@ def _takes_one_argument(function: Callable[..., object]) -> bool:
     """True if a function can be called with one argument, as far as that can be known."""
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some functions of C have none
+    except Exception:  # Some functions of C have none, and annotations may not be evaluable.
         return True
     try:
         signature.bind(None)

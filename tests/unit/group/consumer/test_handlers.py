@@ -8,7 +8,7 @@ import queue
 import signal
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -50,6 +50,17 @@ def _takes_two(delivery: Delivery[Any], more: object) -> None:
     """Cannot be called with a delivery alone."""
 
 
+class _Unknowable:
+    """A function whose signature cannot be read: an annotation of it is not defined."""
+
+    def __call__(self, delivery: Delivery[Any]) -> None:
+        """Do nothing."""
+
+    @property
+    def __signature__(self) -> NoReturn:
+        raise NameError("name 'Order' is not defined")
+
+
 @pytest.mark.parametrize("wrong", [_takes_nothing, _takes_two])
 def test_a_handler_that_cannot_take_a_delivery_is_refused_before_it_is_retried(
     topic: Topic[Any], runtime: FakeRuntime, wrong: Any
@@ -64,7 +75,15 @@ def test_a_handler_that_cannot_take_a_delivery_is_refused_before_it_is_retried(
 
 
 @pytest.mark.parametrize(
-    "handler", [print, str, [].append, functools.partial(_takes_two, more=1), lambda *each: None]
+    "handler",
+    [
+        print,
+        str,
+        [].append,
+        functools.partial(_takes_two, more=1),
+        lambda *each: None,
+        _Unknowable(),
+    ],
 )
 def test_every_function_that_can_take_a_delivery_is_a_handler(
     topic: Topic[Any], runtime: FakeRuntime, handler: Any
