@@ -151,7 +151,6 @@ _HOMES: Final = {
 }  # fmt: skip
 _HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names}
 
-
 _MODULES: Final = ("aio", "functions", "readers", "spark", "testing", "writers")
 """The other public modules: ``tailrace.readers`` is found also if only tailrace was imported."""
 
@@ -167,4 +166,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, *_MODULES]

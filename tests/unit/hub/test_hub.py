@@ -23,6 +23,8 @@ from tailrace.settings import HubSettings
 from tailrace.testing import MemoryBackend
 from tailrace.topic.internal_topics import open_internal_topic
 
+MODULES = ("aio", "functions", "readers", "spark", "testing", "writers")
+
 
 class Order(msgspec.Struct):
     id: int
@@ -227,14 +229,14 @@ def test_open_of_an_address_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_every_public_name_is_there_and_listed_in_order() -> None:
     assert tailrace.__all__ == sorted(tailrace.__all__)
-    assert dir(tailrace) == tailrace.__all__
+    assert set(dir(tailrace)) == {*tailrace.__all__, *MODULES}
     for name in tailrace.__all__:
         assert getattr(tailrace, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = tailrace.nothing
 
 
-@pytest.mark.parametrize("name", ["aio", "functions", "readers", "testing", "writers"])
+@pytest.mark.parametrize("name", MODULES)
 def test_the_public_modules_need_no_import_of_their_own(name: str) -> None:
     program = f"import tailrace; assert tailrace.{name}.__name__ == 'tailrace.{name}'"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
