@@ -275,7 +275,11 @@ def _result(_producer: Producer[Order], pending: Pending) -> None:
     pending.result(WAIT_S)
 
 
-@pytest.mark.parametrize("report", [_push, _flush, _result])
+def _exception(_producer: Producer[Order], pending: Pending) -> None:
+    raise pending.exception(WAIT_S) or AssertionError("it was stored")
+
+
+@pytest.mark.parametrize("report", [_push, _flush, _result, _exception])
 def test_closing_the_hub_does_not_raise_again_what_a_producer_has_reported(
     backend: FaultyBackend,
     hub: Hub,

@@ -19,6 +19,8 @@ from tailrace.pipeline.offsets import Offsets
 from tailrace.pipeline.writer import Writer
 from tailrace.settings import HubSettings
 from tests.support.faulty_backend import FaultyBackend, once, unknown
+from tests.support.pipelines.counting_reader import CountingReader
+from tests.support.topics import push_for
 from tests.unit.writers.contract import (
     FENCE,
     STREAM,
@@ -204,6 +206,20 @@ def test_a_record_keeps_all_its_fields(hub: Hub) -> None:
     assert [each._replace(offset=0) for each in stored(hub)] == [
         each._replace(offset=0) for each in given
     ]
+
+
+@pytest.mark.parametrize("key", ["namespace", "identity"])
+def test_a_record_that_was_redelivered_to_the_writer_is_for_every_consumer_of_the_topic(
+    hub: Hub, key: str
+) -> None:
+    lake = tailrace.Pipeline("lake", CountingReader(1), engine="direct")
+    lake.write("copies", writers.topic("orders", key=key, create_partitions=1))
+    lake.run(hub, once=True)
+    push_for(hub.topic("lake.commits"), "lake/copies", b'{"n": 7}')
+    push_for(hub.topic("lake.commits"), "lake/crm", b'{"n": 8}')
+    lake.run(hub, once=True)
+    delivered = hub.topic("orders").tail(group="billing", until="end")
+    assert [each.data for each in delivered] == [b'{"n":0}', b'{"n": 7}']
 
 
 def test_the_writer_receives_control_records_only_if_it_is_told_to() -> None:
