@@ -1,7 +1,7 @@
 """Records for one consumer alone: dead letters that were redelivered.
 
 Such a record has the header `FOR`, with the full name of its consumer. If the consumer is a group,
-it also has the header `ORIGIN`. Both are for Tailrace: users see neither among the headers.
+it also has the header `ORIGIN`. Both are for Tailrace: messages and deliveries do not show them.
 """
 
 from __future__ import annotations

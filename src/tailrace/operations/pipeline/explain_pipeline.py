@@ -1,4 +1,4 @@
-"""A pipeline explained: if it runs, what its reader and its writers wait for, and commands."""
+"""A pipeline explained: whether it runs, what reader and writers wait for, and commands."""
 
 from __future__ import annotations
 
