@@ -19,7 +19,8 @@ from tailrace.operations.explanation import Explanation, Fact, Remedy
 from tailrace.operations.group.health import groups_of, time_text
 from tailrace.operations.group.partition_state import judge_partition
 from tailrace.operations.group.stuck import describe_failed, failed_state, skip_command
-from tailrace.operations.pipeline.lookup import read_ledger
+from tailrace.operations.pipeline.describe import shown_state
+from tailrace.operations.pipeline.lookup import read_ledger, runner
 from tailrace.operations.topic.lookup import find_topic
 from tailrace.operations.topic.message_view import text_of
 from tailrace.pipeline.catalog import pipelines
@@ -150,7 +151,8 @@ def _judge_writer(hub: Hub, name: WriterName, position: Position) -> _Verdict:
     more = (Remedy("writer", f"tailrace explain {name}"),)
     if ledger.state.position == str(position):
         return _Verdict("FAILED", ledger.state.error or "", more)
-    return _Verdict("PENDING", f"not written yet; the writer is {ledger.state.state}", more)
+    state = shown_state(ledger.state.state, runner(hub, name.pipeline))
+    return _Verdict("PENDING", f"not written yet; the writer is {state}", more)
 
 
 def _followed(hub: Hub, group: GroupDetail, where: Partition) -> list[GroupPartition]:
