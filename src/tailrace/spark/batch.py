@@ -96,14 +96,7 @@ class FilteringReader(BatchReader):
     `tailrace.spark.reading.registration`.
     """
 
-    def __init__(
-        self,
-        options: Mapping[str, str],
-        schema: StructType,
-        task_reader: TaskReader = TaskReader.PYTHON,
-    ) -> None:
-        super().__init__(options, schema, task_reader)
-        self._filters = PushedFilters()
+    _filters = PushedFilters()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Remember the filters that this reader applies, and return the others.
