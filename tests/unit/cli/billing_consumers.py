@@ -50,3 +50,9 @@ def mark(cli: CommandLine) -> int:
     """Return the low-water mark of billing."""
     (stream,) = cli.json("group", "show", "billing")["partitions"]
     return int(stream["mark"])
+
+
+def refuse_two(delivery: tailrace.Delivery[int]) -> None:
+    """Fail at every message of the key c2."""
+    if delivery.key == "c2":
+        raise ValueError("no stock")

@@ -12,7 +12,7 @@ import tailrace
 from tailrace import readers, writers
 from tests.support.command_line import CommandLine
 from tests.support.waiting import until
-from tests.unit.cli.billing_consumers import consumers, stuck
+from tests.unit.cli.billing_consumers import consumers, refuse_two, stuck
 
 
 def facts(found: dict[str, Any], name: str) -> list[str]:
@@ -155,11 +155,6 @@ def test_a_commit_log_is_explained_with_its_pipeline_and_writers(
     assert "lag 0" in facts(found, "lake/files")[0]
     assert "tailrace explain lake" in commands(found)
     assert cli.json("explain", "lake")["headline"].startswith("STOPPED: pipeline lake does not run")
-
-
-def refuse_two(delivery: tailrace.Delivery[int]) -> None:
-    if delivery.key == "c2":
-        raise ValueError("no stock")
 
 
 def test_a_message_that_is_retried_is_named_with_its_error_and_next_attempt(

@@ -11,7 +11,7 @@ import tailrace
 from tailrace.message import Op
 from tests.support.command_line import CommandLine
 from tests.support.waiting import until
-from tests.unit.cli.billing_consumers import consumers, stuck
+from tests.unit.cli.billing_consumers import consumers, refuse_two, stuck
 
 LATER = tailrace.Retry(first="1h", max="1h")
 ONCE = tailrace.Retry(attempts=1)
@@ -23,11 +23,6 @@ def facts(found: dict[str, Any]) -> dict[str, str]:
 
 def commands(found: dict[str, Any]) -> list[str]:
     return [each["command"] for each in found["remedies"]]
-
-
-def refuse_two(delivery: tailrace.Delivery[int]) -> None:
-    if delivery.key == "c2":
-        raise ValueError("no stock")
 
 
 def test_a_message_is_explained_with_its_key_size_and_time_and_what_each_group_did(
