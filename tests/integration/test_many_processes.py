@@ -19,7 +19,7 @@ from tailrace.backend.embedded import EmbeddedBackend
 from tailrace.log.schema import import_pandas_now
 from tailrace.message import Partition
 from tailrace.topic import reading
-from tests.support.counts import count
+from tests.support.counts import count, soaking
 from tests.support.evidence import RecordEvidence
 from tests.support.processes import Child, Report
 from tests.support.records import P0, create, records
@@ -256,3 +256,5 @@ def test_of_many_processes_that_append_to_one_partition_none_is_starved(
     least, longest_s = min(shares).appends, max(share.longest_s for share in shares)
     print(f"sync={sync}: {mean:.0f} appends each, least {least}, longest {longest_s * 1000:.0f} ms")
     assert longest_s < LOCK_TIMEOUT_S
+    if soaking():  # Only the soak has the machine for itself.
+        assert least >= mean / 10
