@@ -29,8 +29,9 @@ from tailrace.delivery.cursor_progress import CursorProgress, UnitCommit
 from tailrace.delivery.deferred import DeferredRecords
 from tailrace.delivery.failed_attempts import FailedAttempt, FailedAttempts
 from tailrace.delivery.fetched import DeliveryCounts, FetchedBatch, FetchedRow
+from tailrace.delivery.key_lanes import LaneState
 from tailrace.delivery.lane_limits import LaneLimits
-from tailrace.delivery.lanes import Lanes, LaneState
+from tailrace.delivery.lanes import Lanes
 from tailrace.message import Partition
 from tailrace.topic.ledger import Progress
 
@@ -65,8 +66,7 @@ class Cursor(BatchCursor):
             partition, CursorProgress(progress, group, str(partition), handed_out, end)
         )
         self.epoch = epoch
-        self.draining = False
-        self._released = False
+        self.draining = self._released = False
         self.failures: deque[FetchedRow] = deque()
         """Records that used up their attempts and were not reported to the consumer yet."""
         self.attempts = attempts
@@ -259,17 +259,23 @@ class Cursor(BatchCursor):
         Returns True, or False if the record had all its attempts and is in `failures`, or None if
         it is not in flight.
         """
+        return self._nack(offset, now + delay_s, self.attempts)
+
+    def reject(self, offset: int) -> bool:
+        """Have a record fail at once: it is in `failures`. False if it is not in flight."""
+        return self._nack(offset, 0.0, 0) is not None
+
+    def _nack(self, offset: int, at: float, attempts: int | None) -> bool | None:
         if self._is_in_flight(offset):
             self.changes += 1
             self._enter_lanes()
         lanes = self._lanes
         if lanes is None:
             return None
-        again = lanes.nack(offset, now + delay_s, self.attempts)
-        if again is None:
-            return None
-        self._count(0, 0, 1)
-        if not again:
+        again = lanes.nack(offset, at, attempts)
+        if again is not None:
+            self._count(0, 0, 1)
+        if again is False:
             entry = lanes.entries[offset]
             self.failures.append(FetchedRow(entry.batch, entry.row, lanes.attempt(offset)))
         return again
@@ -279,11 +285,9 @@ class Cursor(BatchCursor):
     ) -> None:
         """Record for people why a record was nacked just now, and when its next attempt is due."""
         assert self._lanes is not None
-        batch, row, *_ = self._lanes.entries[offset]
-        attempts = self._lanes.attempt(offset)
-        self._failed_attempts.record(
-            offset, batch.keys[row], attempts, error, consumer, time_ms, next_ms
-        )
+        entry, attempts = self._lanes.entries[offset], self._lanes.attempt(offset)
+        key = entry.batch.keys[entry.row]
+        self._failed_attempts.record(offset, key, attempts, error, consumer, time_ms, next_ms)
 
     def is_failed(self, offset: int) -> bool:
         """True if a record used up its attempts and is not acknowledged."""
