@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tailrace import testing as testing
     from tailrace import writers as writers
     from tailrace.delivery.delivery import Delivery
+    from tailrace.delivery.outcome import Reject, RetryLater
     from tailrace.delivery.retry import Retry
     from tailrace.errors import (
         BackendUnavailable,
@@ -111,7 +112,9 @@ __all__ = [
     "ReadOnlyHub",
     "Receipt",
     "Receipts",
+    "Reject",
     "Retry",
+    "RetryLater",
     "RunOutcome",
     "RunProgress",
     "RunReport",
@@ -133,6 +136,7 @@ __all__ = [
 _HOMES: Final = {
     "tailrace.group.consumer.consumer": ("ConsumerStats", "Consumer"),
     "tailrace.delivery.delivery": ("Delivery",),
+    "tailrace.delivery.outcome": ("Reject", "RetryLater"),
     "tailrace.delivery.retry": ("Retry",),
     "tailrace.group.group": ("Group",),
     "tailrace.hub.topic": ("Topic",),

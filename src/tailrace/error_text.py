@@ -1,4 +1,4 @@
-"""The text of an error as it is stored: of limited length, and always valid UTF-8.
+"""The text of an error, for people; and as it is stored: of limited length, always valid UTF-8.
 
 The text of an exception can have surrogates, such as those of a file name that is not UTF-8. No
 encoder accepts them.
@@ -9,6 +9,15 @@ from __future__ import annotations
 from typing import Final
 
 ERROR_CHARACTERS_MAX: Final = 1000
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the kind and the text of an error, for people."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "(its text cannot be shown)"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def storable(error: str) -> str:

@@ -26,8 +26,9 @@ class Delivery(Message[T], Generic[T]):
     The fields are read from columns when they are used, so a delivery that is only counted costs
     next to nothing.
 
-    The first `ack` or `nack` counts: to repeat it does nothing, and to call the other one raises
-    `Error`. A delivery that was nacked at its last attempt can still be acknowledged, to skip it.
+    The first `ack`, `nack` or `reject` counts: to repeat it does nothing, and an `ack` after a
+    `nack`, or the reverse, raises `Error`. A delivery that was rejected, or nacked at its last
+    attempt, can still be acknowledged, to skip it.
 
     A delivery is pickled and copied as a `Message` with its value decoded: another process can
     handle it, and only this consumer can acknowledge it.
@@ -108,6 +109,20 @@ class Delivery(Message[T], Generic[T]):
                 f"{self.id} was acknowledged before, and the first ack or nack counts",
                 "nack a delivery while it is in flight: a loop acknowledges it when it asks for"
                 " the next",
+            )
+
+    def reject(self, reason: str = "") -> None:
+        """Have the message fail at once, as after its last attempt: no further attempt can help.
+
+        The loop raises `DeliveryFailed`, and a run executes its `on_failed`.
+        """
+        if self.resolution is None:
+            assert self._batch.resolver is not None
+            self.resolution = self._batch.resolver.reject(self.offset, reason)
+        if self.resolution is Resolution.ACKED:
+            raise Error(
+                f"{self.id} was acknowledged before, and the first call counts",
+                "reject a delivery while it is in flight",
             )
 
     def __repr__(self) -> str:

@@ -42,6 +42,13 @@ class Resolver(Protocol):
         `FAILED` if that was its last attempt, `ACKED` if it was acknowledged before.
         """
 
+    def reject(self, offset: int, reason: str) -> Resolution:
+        """Have a record fail at once, as after its last attempt. People read the reason.
+
+        `FAILED`, `NACKED` if another owner has the record by now, `ACKED` if it was acknowledged
+        before.
+        """
+
 
 class FetchedBatch:
     """Some records of one partition, in order, that were read from the offset `start`.

@@ -129,12 +129,12 @@ class Consumer(Unpicklable, Iteration[Delivery[T]], Generic[T]):
 
         The handler is a function or a coroutine function. If it raises, the message is delivered
         again after a delay, by default without end; meanwhile only its key waits. `retry` sets the
-        delays, and the number of attempts if it is to end. After the last attempt, `on_failed`
-        decides: ``"stop"`` raises `DeliveryFailed`, whose cause is the handler's error;
-        ``"skip"`` logs the message and acknowledges it; ``"dead-letter"`` stores it as a dead
-        letter and acknowledges it, in one commit. A function is called with the `DeliveryFailed`:
-        if it calls ``failed.delivery.ack()``, the message is skipped; otherwise the message stays
-        and blocks its key.
+        delays, and the number of attempts if it is to end; `RetryLater` sets one delay. After the
+        last attempt, or after `Reject`, `on_failed` decides: ``"stop"`` raises `DeliveryFailed`,
+        whose cause is the handler's error; ``"skip"`` logs the message and acknowledges it;
+        ``"dead-letter"`` stores it as a dead letter and acknowledges it, in one commit. A function
+        is called with the `DeliveryFailed`: if it calls ``failed.delivery.ack()``, the message is
+        skipped; otherwise the message stays and blocks its key.
 
         With `on_failed` and without `retry`, a message has `attempts` attempts, as in a loop. An
         outage of the hub is waited out and logged. Other errors end the run.

@@ -16,7 +16,9 @@ from enum import Enum
 from typing import Any, Final, Literal, TypeAlias
 
 from tailrace.delivery.delivery import Delivery
+from tailrace.delivery.outcome import OutcomeKind, outcome_of
 from tailrace.delivery.retry import Retry
+from tailrace.error_text import describe_error
 from tailrace.errors import DeliveryFailed, Error, InvalidValue
 from tailrace.group.outage import Outage
 from tailrace.group.session.session import Session
@@ -70,13 +72,6 @@ class HandlerOptions:
             return cls(Retry(attempts), action)
         if not isinstance(retry, Retry):
             raise InvalidValue("retry", retry, "a tailrace.Retry, or None")
-        if retry.attempts is None and on_failed is not None:
-            raise InvalidValue(
-                "retry",
-                retry,
-                "Retry(attempts=…) with a number",
-                problem=f"on_failed={on_failed!r} has no effect: retry has no last attempt",
-            )
         return cls(retry, action)
 
 
@@ -133,17 +128,25 @@ class FailureHandling:
             self._outage.worked()
 
     def attempt_failed(self, delivery: Delivery[Any], error: BaseException) -> None:
-        """Have a message delivered again whose handler raised."""
+        """Have a message delivered again whose handler raised, unless the handler rejected it."""
         self._tried, self._raised = delivery.id, error
         if delivery.resolved:
             _log.warning("%r was resolved, then its handler failed", delivery, exc_info=error)
             return
-        delay = self._retry.delay(delivery.attempt, random.random())
+        outcome = outcome_of(error)
+        if outcome.kind is OutcomeKind.REJECT:
+            _log.warning("%r was rejected: %s", delivery, outcome.error)
+            delivery.reject(outcome.error)
+            return
+        delay = outcome.delay
+        shown = error if delay is None else None  # a handler that asks for a delay has no error
+        if delay is None:
+            delay = self._retry.delay(delivery.attempt, random.random())
         again = f"next attempt in {delay.total_seconds():.2g} s"
         if delivery.attempt == self._retry.attempts:
             again = "that was its last attempt"
-        _log.warning("%r failed: %s", delivery, again, exc_info=error)
-        delivery.nack(delay, reason=describe_error(error))
+        _log.warning("%r failed: %s", delivery, again, exc_info=shown)
+        delivery.nack(delay, reason=outcome.error)
 
     def resolver_of(self, failed: DeliveryFailed) -> Callable[[DeliveryFailed], object]:
         """Return the function to call with a message that failed its last attempt."""
@@ -184,15 +187,6 @@ class FailureHandling:
             group, position = self._session.group, failed.position
             list_them = f"tailrace dlq {group} list"
             _log.error("group %s: %s is a dead letter now: %s", group, position, list_them)
-
-
-def describe_error(error: BaseException) -> str:
-    """Return the kind and the text of an error, for people."""
-    try:
-        text = str(error)
-    except Exception:
-        text = "(its text cannot be shown)"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _is_outage(error: Exception) -> bool:

@@ -222,6 +222,20 @@ class SessionMachine(Generic[U]):
         if again is not None:
             next_ms = now_ms + int(delay_s * 1000) if again else None
             cursor.record_failure(offset, reason, self.session, now_ms, next_ms)
+        return self._nacked(owned, cursor, offset, again)
+
+    def reject(self, owned: U, offset: int, *, reason: str = "", now_ms: int = 0) -> Resolution:
+        """Have a delivery that is in flight fail at once, as after its last attempt."""
+        cursor = owned.cursor
+        if cursor is None or owned.removed:
+            return Resolution.NACKED
+        again: bool | None = None
+        if cursor.reject(offset):
+            again = False
+            cursor.record_failure(offset, reason, self.session, now_ms, None)
+        return self._nacked(owned, cursor, offset, again)
+
+    def _nacked(self, owned: U, cursor: Cursor, offset: int, again: bool | None) -> Resolution:
         self.scheduler.must_save(owned)
         self._failing |= bool(cursor.failures)
         self._requeue(owned)

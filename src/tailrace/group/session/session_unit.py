@@ -58,6 +58,15 @@ class SessionUnit(OwnedUnit):
         state.resolved()  # it may have been the last delivery in flight of a unit that is drained
         return resolution
 
+    def reject(self, offset: int, reason: str) -> Resolution:
+        """Have a delivery fail at once."""
+        state = self._state
+        now_ms = state.clock.now_ms()
+        with state.lock:
+            resolution = state.machine.reject(self, offset, reason=reason, now_ms=now_ms)
+        state.resolved()
+        return resolution
+
     def load(self) -> None:
         """Load the ledger, if that was not done yet."""
         state = self._state

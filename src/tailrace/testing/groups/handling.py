@@ -9,6 +9,7 @@ from typing import Any
 
 from tailrace.delivery.delivery import Delivery
 from tailrace.delivery.fetched import FetchedBatch, FetchedRow, Resolution, Resolver
+from tailrace.delivery.outcome import CallOutcome, OutcomeKind, outcome_of
 from tailrace.log.columns import from_records
 from tailrace.message import Message, Partition
 from tailrace.testing.arguments import (
@@ -86,10 +87,19 @@ class HandlerCaller:
         else:
             self._checks.failed(holder, unit, offset, error)
         if not delivery.resolved:
-            if error is None:
+            self._resolve(delivery, outcome_of(error))
+
+    def _resolve(self, delivery: Delivery[Any], outcome: CallOutcome) -> None:
+        match outcome.kind:
+            case OutcomeKind.SUCCESS:
                 delivery.ack()
-            else:
-                delivery.nack(timedelta(seconds=self._consuming.retry_s(row.attempt)))
+            case OutcomeKind.REJECT:
+                delivery.reject(outcome.error)
+            case OutcomeKind.RETRY:
+                delay = outcome.delay
+                if delay is None:
+                    delay = timedelta(seconds=self._consuming.retry_s(delivery.attempt))
+                delivery.nack(delay, reason=outcome.error)
 
     def _delivery(self, partition: Partition, row: FetchedRow, to: Resolver) -> Delivery[Any]:
         """Return the message as a handler receives it in a real session."""

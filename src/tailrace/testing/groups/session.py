@@ -173,6 +173,13 @@ class SimulatedSession:
         self._progress_is_due()
         return found
 
+    def reject(self, owned: SimulatedUnit, offset: int, reason: str) -> Resolution:
+        """Have a delivery fail at once."""
+        now_ms = self._process.clock.now_ms()
+        found = self.machine.reject(owned, offset, reason=reason, now_ms=now_ms)
+        self._progress_is_due()
+        return found
+
     # Its threads.
 
     def _consume(self) -> Generator[StoreWork | None, bool, None]:

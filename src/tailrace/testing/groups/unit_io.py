@@ -47,6 +47,10 @@ class SimulatedUnit(OwnedUnit):
         """Schedule the redelivery of a delivery."""
         return self._session.nack(self, offset, delay_s, reason)
 
+    def reject(self, offset: int, reason: str) -> Resolution:
+        """Have a delivery fail at once."""
+        return self._session.reject(self, offset, reason)
+
 
 class StoreWork(NamedTuple):
     """Work with the store for a unit. `act` returns the effect that its answer has."""

@@ -132,12 +132,10 @@ def test_the_number_of_attempts_in_a_policy_counts_more_than_that_of_the_consume
     assert caught.value.attempts == 3
 
 
-def test_what_to_do_after_the_last_attempt_is_refused_if_there_is_no_last_attempt(
+def test_a_policy_is_checked_before_the_consumer_joins(
     topic: Topic[Any], runtime: FakeRuntime
 ) -> None:
     consumer = consume(topic, runtime, until="end")
-    with pytest.raises(InvalidValue, match="'skip' has no effect: retry has no last attempt"):
-        consumer.run(_refuse, retry=Retry(), on_failed="skip")
     not_a_policy: Any = 5
     with pytest.raises(InvalidValue, match=r"valid: a tailrace.Retry"):
         consumer.start(_refuse, retry=not_a_policy)
