@@ -1,4 +1,5 @@
-"""The names of topics and headers that Tailrace reserves for itself and for pipelines."""
+"""The names of topics and headers that Tailrace reserves for itself, for pipelines and for
+subscriptions."""
 
 from __future__ import annotations
 
@@ -7,6 +8,10 @@ from typing import Final
 INTERNAL_PREFIX: Final = "tailrace."
 """The prefix of internal topics, and of the headers that only Tailrace writes. No topic filter of a
 group matches such topics, and errors do not suggest them for other names."""
+
+RETRY_QUEUE_PREFIX: Final = f"{INTERNAL_PREFIX}retry-queue."
+DEAD_LETTER_QUEUE_PREFIX: Final = f"{INTERNAL_PREFIX}dead-letter-queue."
+"""The prefixes of the two queues of a subscription, before its name."""
 
 COMMIT_LOG_SUFFIX: Final = ".commits"
 """The end of the name of a commit log, after the name of its pipeline."""

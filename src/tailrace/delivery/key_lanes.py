@@ -88,14 +88,19 @@ class KeyLanes:
         self._lane(name).expected += 1
         self.size += 1
 
-    def arrive(self, name: LaneName, id: int) -> None:
-        """Give the first expected message of a lane its id."""
+    def arrive(self, name: LaneName, id: int, at: float | None = None) -> None:
+        """Give the first expected message of a lane its id. If it is the first of its lane, it is
+        ready, or waits until a time."""
         lane = self._lanes[name]
         assert lane.expected, "only an expected message arrives"
         lane.expected -= 1
         lane.ids.append(id)
-        if lane.state is LaneState.EXPECTED:
+        if lane.state is not LaneState.EXPECTED:
+            return
+        if at is None:
             self._make_ready(name, lane)
+        else:
+            self._make_wait(name, lane, at)
 
     # Turns.
 
@@ -170,9 +175,7 @@ class KeyLanes:
 
     def wait(self, name: LaneName, at: float) -> None:
         """Let the first message of a lane, which is in flight, wait for its next attempt."""
-        lane = self._landed(name)
-        lane.state = LaneState.WAITING
-        heapq.heappush(self._waiting, (at, lane.ids[0], name))
+        self._make_wait(name, self._landed(name), at)
 
     def fail(self, name: LaneName) -> None:
         """Let the first message of a lane, which is in flight, block its lane."""
@@ -199,6 +202,10 @@ class KeyLanes:
         if lane is None:
             lane = self._lanes[name] = _Lane()
         return lane
+
+    def _make_wait(self, name: LaneName, lane: _Lane, at: float) -> None:
+        lane.state = LaneState.WAITING
+        heapq.heappush(self._waiting, (at, lane.ids[0], name))
 
     def _make_ready(self, name: LaneName, lane: _Lane) -> None:
         lane.state = LaneState.READY

@@ -135,6 +135,18 @@ class Progress:
         for start, end in other.ranges():
             self.ack(start, end)
 
+    def copy(self) -> Progress:
+        """Return a progress that is equal now, and independent. No write may be under way."""
+        twin = Progress.__new__(Progress)
+        twin.__dict__.update(self.__dict__)
+        twin._blocks = {
+            number: _RangeBlock(list(block.starts), list(block.ends))
+            for number, block in self._blocks.items()
+        }
+        twin._numbers = list(self._numbers)
+        twin._touched, twin._written = set(self._touched), set(self._written)
+        return twin
+
     def reset(self, to: int) -> None:
         """Start over at `to`, in either direction: all below it is acknowledged, nothing else is.
 

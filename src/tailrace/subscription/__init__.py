@@ -1,0 +1,1 @@
+"""Subscriptions: ordered delivery of a topic's messages, with a retry queue and dead letters."""

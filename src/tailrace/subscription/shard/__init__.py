@@ -1,0 +1,1 @@
+"""The decisions of a shard. Pure: no threads, sockets, clocks or backend."""

@@ -1,0 +1,63 @@
+"""The attempts of a shard's messages, as its owner knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tailrace.subscription.shard.attempts import Attempts, Origin, taken_over
+from tailrace.subscription.shard.turn import NO_ATTEMPTS
+
+
+class AttemptBook:
+    """The messages with attempts, those that are suspect, and when attempts are due.
+
+    `stored` is what a new owner found. An attempt that is due later waits, at most `longest_s`,
+    whatever the wall clock of the last owner was.
+    """
+
+    def __init__(
+        self, stored: Mapping[Origin, Attempts], *, now: float, now_ms: int, longest_s: float
+    ) -> None:
+        self._attempts: dict[Origin, Attempts] = {}
+        self._suspects: set[Origin] = set()
+        self._due: dict[Origin, float] = {}
+        for origin, found in stored.items():
+            self._attempts[origin], suspect = taken_over(found)
+            if suspect:
+                self._suspects.add(origin)
+            elif found.due_ms > now_ms:
+                self._due[origin] = now + min((found.due_ms - now_ms) / 1000, longest_s)
+
+    def __contains__(self, origin: object) -> bool:
+        """True if an entry of the message may be stored."""
+        return origin in self._attempts
+
+    def get(self, origin: Origin) -> Attempts:
+        """Return the attempts of a message."""
+        return self._attempts.get(origin, NO_ATTEMPTS)
+
+    def put(self, origin: Origin, attempts: Attempts) -> None:
+        """Record attempts, which the next commit stores."""
+        self._attempts[origin] = attempts
+
+    def remove(self, origin: Origin) -> None:
+        """Forget a message that is acknowledged."""
+        self._attempts.pop(origin, None)
+        self._due.pop(origin, None)
+        self._suspects.discard(origin)
+
+    def suspect(self, origin: Origin) -> bool:
+        """True if the message may have ended its worker, together with others."""
+        return origin in self._suspects
+
+    def acquit(self, origin: Origin) -> None:
+        """Record that a message was called alone, and its worker did not end."""
+        self._suspects.discard(origin)
+
+    def wait(self, origin: Origin, at: float) -> None:
+        """Record when the next attempt is due."""
+        self._due[origin] = at
+
+    def pop_due(self, origin: Origin) -> float | None:
+        """Return, once, when the next attempt is due; None if it is due now."""
+        return self._due.pop(origin, None)

@@ -1,0 +1,132 @@
+"""The attempts of a message, by its origin: its position in the topic and the number of the reset.
+
+The table ``subscription-attempts/NAME`` has an entry ``orders/1.7@OFFSET+rN``, the offset with 20
+digits, for each message that failed and is not acknowledged, or that is being called. The owner of
+the shard writes it with its fence, and removes it with the acknowledgement.
+
+`begun` says that a call began and had not ended when the entry was written. An owner that finds it
+after an unclean end does not know what became of that call:
+
+* *alone*: nothing else was in flight in the worker, so the call counts as failed. A payload that
+  kills its worker uses up its attempts and becomes a dead letter.
+* *shared*: any of several calls may have ended the worker. It does not count, and the message is
+  *suspect*: it is called alone next.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tailrace.backend.contract import TableKey
+from tailrace.errors import InvalidValue
+from tailrace.message import Partition
+
+DIED: Final = "the worker ended during the call"
+"""The error of an attempt that was alone in its worker when the worker ended."""
+
+_DIGITS: Final = 20
+
+
+class Origin(NamedTuple):
+    """The identity of a message in all queues: where it was read at first, and in which replay."""
+
+    partition: Partition
+    offset: int
+    reset: int = 0
+
+    def __str__(self) -> str:
+        again = f"+r{self.reset}" if self.reset else ""
+        return f"{self.partition}@{self.offset}{again}"
+
+    @classmethod
+    def parse(cls, text: str) -> Origin:
+        """Parse ``orders/1.7@42`` or ``orders/1.7@42+r1``; `InvalidValue` for other text."""
+        position, _, reset = text.partition("+r")
+        head, at, offset = position.rpartition("@")
+        if not (at and offset.isdecimal() and (reset.isdecimal() or "+r" not in text)):
+            raise InvalidValue("origin", text, "TOPIC/STORAGE.PARTITION@OFFSET, or with +rN")
+        return cls(Partition.parse(head), int(offset), int(reset or 0))
+
+
+class Begun(Enum):
+    """The call that was under way when the attempts were stored."""
+
+    NO = "no"
+    SHARED = "shared"
+    ALONE = "alone"
+
+
+class Attempts(msgspec.Struct, frozen=True):
+    """The failed attempts of a message. The next one is due at `due_ms`; `error` is the last
+    one's."""
+
+    count: int = 0
+    due_ms: int = 0
+    begun: Begun = Begun.NO
+    error: str = ""
+    since_ms: int = 0
+
+    def begin(self, begun: Begun) -> Attempts:
+        """Return the attempts with a call under way."""
+        return msgspec.structs.replace(self, begun=begun)
+
+    def failed(self, error: str, now_ms: int, due_ms: int) -> Attempts:
+        """Return the attempts with one more that failed."""
+        return Attempts(self.count + 1, due_ms, Begun.NO, error, self.since_ms or now_ms)
+
+    @property
+    def blank(self) -> bool:
+        """True if there is nothing to store."""
+        return self.count == 0 and self.begun is Begun.NO
+
+
+class TakenOver(NamedTuple):
+    """Attempts as a new owner counts them. A suspect message is called alone."""
+
+    attempts: Attempts
+    suspect: bool
+
+
+def taken_over(stored: Attempts) -> TakenOver:
+    """Return what a new owner makes of stored attempts."""
+    if stored.begun is Begun.ALONE:
+        return TakenOver(stored.failed(DIED, stored.since_ms, stored.due_ms), True)
+    return TakenOver(stored.begin(Begun.NO), stored.begun is Begun.SHARED)
+
+
+def attempts_table(subscription: str) -> str:
+    """Return the name of a subscription's table."""
+    return f"subscription-attempts/{subscription}"
+
+
+def attempts_prefix(partition: Partition) -> bytes:
+    """Return the prefix of the entries of a partition's messages."""
+    return f"{partition}@".encode()
+
+
+def attempts_key(subscription: str, origin: Origin) -> TableKey:
+    """Return the key of a message's entry."""
+    text = f"{origin.partition}@{origin.offset:0{_DIGITS}}+r{origin.reset}"
+    return TableKey(attempts_table(subscription), text.encode())
+
+
+def origin_of_key(key: bytes) -> Origin:
+    """Return the message of an entry's key."""
+    return Origin.parse(key.decode())
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Attempts).decode
+
+
+def encode_attempts(attempts: Attempts) -> bytes | None:
+    """Return the value to store; None removes the entry."""
+    return None if attempts.blank else _encode(attempts)
+
+
+def decode_attempts(value: bytes) -> Attempts:
+    """Decode a stored entry."""
+    return _decode(value)

@@ -1,0 +1,115 @@
+"""The lag of a shard's keys: the unresolved messages of each key in each queue, as ids.
+
+It is derived from the unacknowledged messages of RQ and DLQ when an owner starts, and then follows
+its decisions. Nothing is stored for it, so nothing can disagree with the queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tailrace.delivery.fetched import FetchedBatch
+from tailrace.delivery.key_lanes import KeyLanes, LaneName
+from tailrace.message import Partition
+from tailrace.subscription.shard.commit import Move
+from tailrace.subscription.shard.queues import OnDeadLetter, Queue, Route, route_of
+from tailrace.subscription.shard.streams import QueueIds, ShardStreams
+from tailrace.subscription.shard.turn import Turn
+
+
+class LaggingKeys(NamedTuple):
+    """Unacknowledged messages of one partition of RQ or DLQ, by key, with offsets in order.
+
+    Messages without a key have None instead of it.
+    """
+
+    partition: Partition
+    offsets: Iterable[tuple[bytes | None, Sequence[int]]]
+
+
+class Lag:
+    """The lanes of the three queues of a shard. For one thread at a time."""
+
+    def __init__(self, policy: OnDeadLetter, streams: ShardStreams) -> None:
+        self.lanes = {queue: KeyLanes() for queue in (Queue.RQ, Queue.MQ, Queue.DLQ)}
+        self._policy = policy
+        self._ids = {
+            Queue.MQ: QueueIds(streams.mq),
+            Queue.RQ: QueueIds(streams.rq),
+            Queue.DLQ: QueueIds(streams.dlq),
+        }
+
+    def open(self, streams: ShardStreams) -> None:
+        """Know more partitions."""
+        self._ids[Queue.MQ].add(streams.mq)
+        self._ids[Queue.RQ].add(streams.rq)
+        self._ids[Queue.DLQ].add(streams.dlq)
+
+    def add_lagging(self, queue: Queue, lagging: LaggingKeys) -> None:
+        """Add the unacknowledged messages of a partition of RQ or DLQ that an owner found."""
+        base, lanes = self._ids[queue].base(lagging.partition), self.lanes[queue]
+        for key, offsets in lagging.offsets:
+            ids = [base + offset for offset in offsets]
+            if key:
+                lanes.extend(key, ids)
+            else:
+                for id in ids:
+                    lanes.append(id, id)
+
+    def add_messages(self, batch: FetchedBatch, rows: Iterable[int]) -> None:
+        """Add messages that were read from MQ."""
+        base, lanes = self._ids[Queue.MQ].base(batch.partition), self.lanes[Queue.MQ]
+        keys, offsets = batch.keys, batch.offsets
+        for row in rows:
+            id = base + offsets[row]
+            lanes.append(keys[row] or id, id)
+
+    def pop_turn(self, queue: Queue, now: float) -> Turn | None:
+        """Return the next message of a queue whose turn has come; None if there is none."""
+        lanes = self.lanes[queue]
+        if not lanes.ready(now):
+            return None
+        name = lanes.pop_ready()
+        return Turn(queue, name, lanes.head(name))
+
+    def route(self, turn: Turn) -> Route:
+        """Return where a message goes whose turn has come."""
+        if isinstance(turn.lane, int):
+            return Route.DELIVER  # without a key it follows no other
+        return route_of(
+            turn.queue,
+            lags_in_rq=turn.lane in self.lanes[Queue.RQ],
+            lags_in_dlq=turn.lane in self.lanes[Queue.DLQ],
+            policy=self._policy,
+        )
+
+    def place(self, turn: Turn) -> tuple[Partition, int]:
+        """Return the partition and the offset of a message."""
+        return self._ids[turn.queue].place(turn.id)
+
+    def moves(self, turn: Turn, target: Queue) -> None:
+        """Record the decision to move a message: its key lags in the other queue from now on."""
+        self.lanes[turn.queue].remove_head(turn.lane)
+        if isinstance(turn.lane, bytes) and self._tracks(target):
+            self.lanes[target].expect(turn.lane)
+
+    def arrived(self, move: Move, partition: Partition, offset: int, at: float | None) -> None:
+        """Record where a moved message was appended, and when its next attempt is due."""
+        if not self._tracks(move.target):
+            return
+        lanes, id = self.lanes[move.target], self._ids[move.target].base(partition) + offset
+        name: LaneName = id if move.key is None else move.key
+        if move.key is None:
+            lanes.expect(name)
+        lanes.arrive(name, id, at)
+
+    @property
+    def due(self) -> float | None:
+        """The time of the next attempt of a message that waits, or None."""
+        times = [lanes.due for lanes in self.lanes.values() if lanes.due is not None]
+        return min(times, default=None)
+
+    def _tracks(self, queue: Queue) -> bool:
+        """True if messages of a queue can hold back others."""
+        return queue is not Queue.DLQ or self._policy is OnDeadLetter.BLOCK

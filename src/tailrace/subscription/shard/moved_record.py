@@ -1,0 +1,60 @@
+"""The records of RQ and DLQ: the message as it was, and headers that say where it came from.
+
+tailrace.position   its position in the topic
+tailrace.reset      the number of the reset after which it was read; absent for 0
+tailrace.timestamp  its timestamp there, in milliseconds
+tailrace.writer     in DLQ: the subscription
+tailrace.error      in DLQ: the last error, or why it follows
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tailrace.delivery.dead_letters.letter import ERROR, POSITION, TIMESTAMP, WRITER
+from tailrace.error_text import storable
+from tailrace.log.record import Record
+from tailrace.message import Mode, Op, Partition, Position
+from tailrace.subscription.shard.attempts import Origin
+from tailrace.subscription.shard.commit import Move
+from tailrace.subscription.shard.payloads import RecordRow
+from tailrace.subscription.shard.queues import Queue
+
+RESET: Final = "tailrace.reset"
+
+_MODES: Final = tuple(Mode)
+_OPS: Final = tuple(Op)
+
+
+def origin_of(queue: Queue, record: RecordRow) -> Origin:
+    """Return the origin of a message that was read from a queue."""
+    batch, row = record
+    if queue is Queue.MQ:
+        return Origin(batch.partition, batch.offsets[row])
+    headers = batch.headers[row]
+    topic, storage, number, offset = Position.parse(headers[POSITION].decode())
+    return Origin(Partition(topic, storage, number), offset, int(headers.get(RESET, b"0")))
+
+
+def moved_record(move: Move, subscription: str, now_ms: int) -> Record:
+    """Return the record to append for a message that moves to RQ or DLQ."""
+    batch, row = move.record
+    origin = move.origin
+    headers = dict(batch.headers[row])
+    if move.source is Queue.MQ:
+        headers[POSITION] = f"{origin.partition}@{origin.offset}".encode()
+        headers[TIMESTAMP] = str(batch.timestamps[row]).encode()
+        if origin.reset:
+            headers[RESET] = str(origin.reset).encode()
+    if move.target is Queue.DLQ:
+        headers[WRITER] = subscription.encode()
+        headers[ERROR] = storable(move.error).encode()
+    return Record(
+        0,
+        now_ms,
+        _MODES[batch.modes[row]],
+        _OPS[batch.ops[row]],
+        batch.keys[row],
+        headers,
+        batch.values[row],
+    )

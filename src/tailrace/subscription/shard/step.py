@@ -1,0 +1,26 @@
+"""What a shard asks its driver to do."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from tailrace.message import Partition
+
+
+class StepKind(Enum):
+    """What a shard does next."""
+
+    LOAD = "read everything that is stored for it"
+    READ = "read ahead in MQ"
+    READ_AGAIN = "read the record of a message whose turn has come"
+    CALL = "call a handler"
+    WAIT = "wait for an event"
+
+
+class Step(NamedTuple):
+    """A step, and for a read where it starts."""
+
+    kind: StepKind
+    partition: Partition | None = None
+    offset: int = 0

@@ -1,0 +1,1 @@
+"""What a hub stores for subscriptions, and the transactions of shards."""
