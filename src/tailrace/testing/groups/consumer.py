@@ -98,8 +98,10 @@ class Consumer:
         self.wanted = True
         if self.process.alive and not there:
             self._joined += 1
-            name = f"{self.name}.{self._joined}"
-            self.session = self.process.program.subscribe(name, self._consuming)
+            self.session = self._begin(f"{self.name}.{self._joined}")
+
+    def _begin(self, name: str) -> SimulatedSession:
+        return self.process.program.subscribe(name, self._consuming)
 
     def leave(self) -> None:
         """Leave in an orderly way: messages in flight are handled and acknowledged first."""

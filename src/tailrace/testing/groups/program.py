@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tailrace.backend.contract import Change, Entry
 from tailrace.errors import UnknownGroup
@@ -33,23 +34,46 @@ from tailrace.group.protocol.events import (
     Tick,
 )
 from tailrace.group.protocol.registry import Registry
+from tailrace.group.runtime.contract import LocalSession
 from tailrace.group.runtime.liveness import Liveness
 from tailrace.group.runtime.store_actions import GroupAction, StoreActions
 from tailrace.group.store import grants
 from tailrace.group.store.definition import LEADERS
 from tailrace.group.store.partition_units import PartitionUnits
 from tailrace.group.store.presence import HOLDS
-from tailrace.group.store.unit_source import UnitSources
+from tailrace.group.store.unit_source import Concern, UnitSource, UnitSources
 from tailrace.message import Partition
 from tailrace.testing.groups.handling import ConsumingOptions, HandlerCaller
 from tailrace.testing.groups.session import SimulatedSession
 from tailrace.testing.groups.worker import Worker
 from tailrace.testing.process import Process
+from tailrace.testing.unreliable import UnreliableBackend
 
 if TYPE_CHECKING:
     from tailrace.testing.groups.world import GroupWorld
 
 _RETRY_S: Final = 0.5
+
+
+class ProgramSession(LocalSession, Protocol):
+    """A session of a simulated process, as its program uses it."""
+
+    @property
+    def worker(self) -> Worker:
+        """The thread of the session that works with the store."""
+
+    @property
+    def progress_interval_s(self) -> float:
+        """How soon progress is saved."""
+
+    def start(self) -> None:
+        """Join the group."""
+
+    def leave(self) -> None:
+        """Leave the group in an orderly way."""
+
+    def store_changed(self, change: Change) -> None:
+        """Learn of a commit to the store."""
 
 
 class GroupProgram:
@@ -59,23 +83,34 @@ class GroupProgram:
 
     def __init__(self, world: GroupWorld, process: Process) -> None:
         self.machine = Registry(process.token, world.times)
-        self.sessions: dict[str, SimulatedSession] = {}
+        self.sessions: dict[str, ProgramSession] = {}
         self._world = world
         self._process = process
         self._backend = world.store_of(process.name)
         self._hold = world.storage.hold(HOLDS + process.token, process.token)
         self._random = world.simulation.random(f"threads of {process.token}")
-        self._store = self._make_worker()
-        self._watcher = self._make_worker()
+        self._store = self.make_worker()
+        self._watcher = self.make_worker()
         self._probing = Liveness(self._backend.beats, process.clock, world.times.lease_s)
         self._waiting: dict[GroupAction, None] = {}
-        self._units = PartitionUnits(self._backend)
-        self._actions = StoreActions(self._backend, process.token, UnitSources(self._units))
+        self._sources = UnitSources(PartitionUnits(self._backend))
+        self._actions = StoreActions(self._backend, process.token, self._sources)
         self._changed: dict[str, Entry] = {}
         self._awaited: dict[Partition, dict[str, int]] = {}
         self._reading = False
 
-    def _make_worker(self) -> Worker:
+    @property
+    def backend(self) -> UnreliableBackend:
+        """The backend as this process sees it."""
+        return self._backend
+
+    @property
+    def random(self) -> Random:
+        """The random numbers of its threads."""
+        return self._random
+
+    def make_worker(self) -> Worker:
+        """Return another thread that works with the store."""
         return Worker(self._world.simulation, self._process, self._backend, self._random)
 
     @property
@@ -96,14 +131,20 @@ class GroupProgram:
             self,
             world.storage,
             self._backend,
-            self._make_worker(),
+            self.make_worker(),
             world.checks,
             caller,
             self._random,
         )
+        self.add(session)
+        return session
+
+    def add(self, session: ProgramSession, source: UnitSource | None = None) -> None:
+        """Start a session. Its group may have units of another source."""
+        if source is not None:
+            self._sources.add(session.group, source)
         self.sessions[session.id] = session
         session.start()
-        return session
 
     def unsubscribe(self, session: str) -> None:
         """Let a session leave in an orderly way."""
@@ -134,7 +175,7 @@ class GroupProgram:
     def progress_due(self, session: str) -> None:
         """Have a session save its progress within its interval."""
         if session in self.sessions:
-            interval_s = self.sessions[session].consuming.progress_interval_s
+            interval_s = self.sessions[session].progress_interval_s
             self._process.after(interval_s, lambda: self._save(session))
 
     def save_soon(self, session: str) -> None:
@@ -221,6 +262,8 @@ class GroupProgram:
     def store_changed(self, change: Change) -> None:
         """React to a commit to the store."""
         entries = [Entry(key, value, 0) for key, value in change.writes.items()]
+        for session in self.sessions.values():
+            session.store_changed(change)
         changed = {entry.key: entry for entry in entries if self._is_watched(entry)}
         if changed:
             self._changed.update(changed)
@@ -234,7 +277,11 @@ class GroupProgram:
             self.wake_soon(sealed)
 
     def _is_watched(self, entry: Entry) -> bool:
-        return entry.key.startswith(LEADERS) or self._units.concerns(entry) is not None
+        return entry.key.startswith(LEADERS) or bool(self._concerns(entry))
+
+    def _concerns(self, entry: Entry) -> list[Concern]:
+        found = [source.concerns(entry) for source in self._sources]
+        return [concern for concern in found if concern is not None]
 
     def wake_soon(self, partitions: Iterable[Partition]) -> None:
         """Wake the sessions that await these partitions, which have more records or an end."""
@@ -266,9 +313,10 @@ class GroupProgram:
         for key, entry in list(self._changed.items()):
             if key.startswith(LEADERS):
                 found.append(grants.find_leader(self._backend, key.removeprefix(LEADERS)))
-            elif (concern := self._units.concerns(entry)) is not None and concern.units_changed:
-                group = concern.group
-                stale.update(dict.fromkeys(self.machine.leads if group is None else [group]))
+            for concern in self._concerns(entry):
+                if concern.units_changed:
+                    group = concern.group
+                    stale.update(dict.fromkeys(self.machine.leads if group is None else [group]))
             del self._changed[key]
 
         def answered() -> None:

@@ -12,6 +12,7 @@ from math import inf
 from random import Random
 from typing import Final, TypeAlias
 
+from tailrace.backend.contract import Change
 from tailrace.delivery.fetched import FetchedRow, Resolution
 from tailrace.errors import Fenced
 from tailrace.group.protocol.events import Drained, Event, Subscribed, Unsubscribed
@@ -87,6 +88,18 @@ class SimulatedSession:
         self._save_again = False
         self._consumer: _Thread = SimulatedThread(self._consume())
         self._saver: _Thread | None = None
+
+    @property
+    def progress_interval_s(self) -> float:
+        """How soon progress is saved."""
+        return self.consuming.progress_interval_s
+
+    def store_changed(self, change: Change) -> None:
+        """Do nothing: a session learns of its units by grants."""
+
+    def fail(self, error: BaseException) -> None:
+        """Raise the error: in a simulation nothing ends a runtime."""
+        raise error
 
     @property
     def units(self) -> dict[str, int]:

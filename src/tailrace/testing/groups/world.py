@@ -110,12 +110,15 @@ class GroupWorld:
             self._stores[name] = UnreliableBackend(
                 self.storage, self.simulation.random(f"store of {name}"), self._interleave
             )
-            process = SimulatedProcess(self, name)
+            process = self._make_process(name)
             self.processes[name] = process
             self.network.join(process)
             process.clock_drift = self._faults.drift
             process.start()
         return self.processes[name]
+
+    def _make_process(self, name: str) -> SimulatedProcess:
+        return SimulatedProcess(self, name)
 
     def store_of(self, process: str) -> UnreliableBackend:
         """Return the backend as a process sees it."""

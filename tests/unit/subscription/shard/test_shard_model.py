@@ -182,4 +182,4 @@ class ShardModel(RuleBasedStateMachine):
 
 
 TestShardModel: Any = ShardModel.TestCase
-TestShardModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestShardModel.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
