@@ -22,6 +22,7 @@ from tailrace.subscription.shard.queues import Queue
 
 RESET: Final = "tailrace.reset"
 
+_ADDED: Final = frozenset((POSITION, TIMESTAMP, RESET, WRITER, ERROR))
 _MODES: Final = tuple(Mode)
 _OPS: Final = tuple(Op)
 
@@ -34,6 +35,25 @@ def origin_of(queue: Queue, record: RecordRow) -> Origin:
     headers = batch.headers[row]
     topic, storage, number, offset = Position.parse(headers[POSITION].decode())
     return Origin(Partition(topic, storage, number), offset, int(headers.get(RESET, b"0")))
+
+
+def original_record(queue: Queue, record: RecordRow, origin: Origin) -> Record:
+    """Return a message as it was read from MQ, wherever it was read now."""
+    batch, row = record
+    headers = batch.headers[row]
+    timestamp = batch.timestamps[row]
+    if queue is not Queue.MQ:
+        timestamp = int(headers.get(TIMESTAMP, timestamp))
+        headers = {name: value for name, value in headers.items() if name not in _ADDED}
+    return Record(
+        origin.offset,
+        timestamp,
+        _MODES[batch.modes[row]],
+        _OPS[batch.ops[row]],
+        batch.keys[row],
+        dict(headers) or None,
+        batch.values[row],
+    )
 
 
 def moved_record(move: Move, subscription: str, now_ms: int) -> Record:

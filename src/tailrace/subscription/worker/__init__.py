@@ -1,0 +1,1 @@
+"""The workers of a subscription: they own shards and call handlers."""

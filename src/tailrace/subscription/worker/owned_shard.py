@@ -1,0 +1,47 @@
+"""The state of a shard that a worker was granted. Pure: no lock, thread, clock or backend."""
+
+from __future__ import annotations
+
+from math import inf
+
+from tailrace.group.protocol.events import Progressed
+from tailrace.subscription.shard.machine import ShardMachine
+from tailrace.subscription.shard.options import ShardOptions
+
+
+class OwnedShard:
+    """A shard at an epoch. With the lock of its worker, if threads share that."""
+
+    def __init__(self, unit: str, epoch: int, options: ShardOptions) -> None:
+        self.name = unit
+        self.epoch = epoch
+        self.machine = ShardMachine(options)
+        self.removed = False
+        """True once the worker does not own the shard any more."""
+        self.stale = False
+        """True if the definition of the subscription may have changed since it was read."""
+        self.retry_at = -inf
+        """When to retry after the backend failed."""
+        self.reported: Progressed | None = None
+        """The progress that was posted last."""
+        self.drain_reported = False
+        """True once `Drained` was posted."""
+
+    def backs_off(self, now: float) -> bool:
+        """True if the shard does not retry yet after the backend failed."""
+        return now < self.retry_at
+
+    def due(self, now: float) -> float:
+        """Return when to check the shard again although nothing happened; infinity for never."""
+        if self.backs_off(now):
+            return self.retry_at
+        due = self.machine.due
+        return inf if due is None else due
+
+    @property
+    def mark(self) -> int:
+        """A number that rises with the stored progress, for people."""
+        machine = self.machine
+        if not machine.loaded:
+            return 0
+        return sum(progress.mark for progress in machine.ledgers.stored.values())

@@ -1,0 +1,1 @@
+"""The simulator of subscriptions: workers, shards and their handlers in virtual time."""

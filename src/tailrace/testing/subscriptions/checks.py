@@ -1,0 +1,118 @@
+"""The invariants of a simulated subscription, beside those of the group of its workers."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Final
+
+from tailrace.delivery.dead_letters.letter import ERROR, POSITION
+from tailrace.message import Partition, Position
+from tailrace.reserved_names import DEAD_LETTER_QUEUE_PREFIX, RETRY_QUEUE_PREFIX
+from tailrace.subscription.shard.attempts import Origin
+from tailrace.subscription.shard.machine import FOLLOWS
+from tailrace.subscription.shard.queues import OnDeadLetter
+from tailrace.subscription.shard.turn import Turn
+from tailrace.subscription.store.names import worker_group
+from tailrace.testing.groups.checks import CheckedSession, Checks
+from tailrace.testing.groups.storage import SimulatedStorage
+from tailrace.testing.simulation import Simulation
+from tailrace.testing.trace import Mark
+from tailrace.topic.ledger import Progress
+
+_QUEUES: Final = (RETRY_QUEUE_PREFIX, DEAD_LETTER_QUEUE_PREFIX)
+
+
+class SubscriptionChecks:
+    """The guarantees of subscriptions, checked for one world.
+
+    `group` are the checks that groups have too: owners, and the order in which the messages of a
+    key first succeed.
+    """
+
+    def __init__(self, simulation: Simulation, storage: SimulatedStorage, group: Checks) -> None:
+        self.group = group
+        self.calls: Counter[tuple[str, str]] = Counter()
+        """The number of calls of each message, by subscription and position."""
+        self.dead: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        """The reason why each message of a subscription is in DLQ, by position."""
+        self.policies: dict[str, OnDeadLetter] = {}
+        self._simulation = simulation
+        self._storage = storage
+        self._queued: set[tuple[str, str]] = set()
+        self._in_flight: defaultdict[CheckedSession, dict[Turn, str]] = defaultdict(dict)
+
+    def appended(self, partition: Partition) -> None:
+        """Check a record of RQ or DLQ: a message is in each at most once."""
+        prefix = next((each for each in _QUEUES if partition.topic.startswith(each)), None)
+        if prefix is None:
+            return
+        headers = self._storage.records[partition][-1].headers or {}
+        position = headers[POSITION].decode()
+        self._trace(partition.topic, f"gets {position}")
+        if (partition.topic, position) in self._queued:
+            raise self._simulation.violation(f"{position} is in {partition.topic} twice")
+        self._queued.add((partition.topic, position))
+        if prefix == DEAD_LETTER_QUEUE_PREFIX:
+            subscription = partition.topic.removeprefix(prefix)
+            self.dead[subscription][position] = headers[ERROR].decode()
+            if self.policies[subscription] is OnDeadLetter.CONTINUE:
+                self.excuse(subscription, position)
+
+    def excuse(self, subscription: str, position: str) -> None:
+        """Record that a message need not be handled: it is a dead letter."""
+        topic, storage, number, offset = Position.parse(position)
+        unit = str(Partition(topic, storage, number))
+        self.group.skipped(worker_group(subscription), unit, offset)
+
+    def called(
+        self,
+        holder: CheckedSession,
+        subscription: str,
+        shard: tuple[str, int],
+        place: tuple[Partition, int],
+        turn: Turn,
+    ) -> None:
+        """Check a message that a worker calls: from this shard and epoch, read at this place."""
+        position, (unit, epoch), (partition, offset) = str(turn.known_origin), shard, place
+        self.calls[subscription, position] += 1
+        alone = ", alone" if turn.alone else ""
+        where = f"{partition}@{offset} of epoch {epoch}"
+        self._trace(holder.id, f"calls {position}, attempt {turn.attempt}{alone}, from {where}")
+        mine = self._in_flight[holder]
+        if isinstance(turn.lane, bytes) and any(other.lane == turn.lane for other in mine):
+            key = turn.lane.decode()
+            raise self._simulation.violation(f"{holder.id} calls two messages of {key} at once")
+        if mine and (turn.alone or any(other.alone for other in mine)):
+            raise self._simulation.violation(f"{holder.id} calls {position} beside a suspect")
+        mine[turn] = position
+        if self._storage.fenced_at(holder.group, unit) != epoch:
+            return  # the worker does not know yet that it lost the shard; its commits are refused
+        progress = Progress.load(self._storage.table, holder.group, partition)
+        if progress.acked(offset):
+            raise self._simulation.violation(
+                f"{holder.id} calls {position} from {where}, which the ledger holds"
+            )
+
+    def ended(self, holder: CheckedSession, turn: Turn) -> None:
+        """Record that a call has ended, or that its worker has lost the shard."""
+        self._in_flight[holder].pop(turn, None)
+
+    def died(self, holder: CheckedSession) -> None:
+        """Record that a worker has ended."""
+        self._in_flight.pop(holder, None)
+
+    def succeeded(self, holder: CheckedSession, origin: Origin) -> None:
+        """Check a message that a handler has handled: all before it succeeded, or are excused."""
+        self.group.succeeded(holder, str(origin.partition), origin.offset)
+
+    def failed(self, holder: CheckedSession, origin: Origin, error: Exception) -> None:
+        """Record that a handler raised an error."""
+        self.group.failed(holder, str(origin.partition), origin.offset, error)
+
+    def attempted_dead(self, subscription: str) -> dict[str, str]:
+        """Return the messages that were attempted and are in DLQ, with the last error."""
+        dead = self.dead[subscription]
+        return {position: error for position, error in dead.items() if error != FOLLOWS}
+
+    def _trace(self, who: str, what: str) -> None:
+        self._simulation.record(Mark.NOTE, who, what)

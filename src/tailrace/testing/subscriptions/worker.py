@@ -1,0 +1,338 @@
+"""A worker of a subscription in one life of a simulated process: it drives a `WorkerMachine`.
+
+The machine and its shards are those of `tailrace.subscription`. Here are the driver's parts:
+virtual time, two threads for the store, which may fail, and the calls of handlers, which take
+virtual time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from typing import Any, Final, TypeAlias
+
+from tailrace.backend.contract import Change
+from tailrace.delivery.delivery import Delivery
+from tailrace.delivery.fetched import FetchedBatch
+from tailrace.delivery.outcome import outcome_of
+from tailrace.errors import Fenced
+from tailrace.group.protocol.events import Event, Subscribed, Unsubscribed
+from tailrace.log.columns import from_records
+from tailrace.message import Message, Partition
+from tailrace.subscription.shard.moved_record import original_record
+from tailrace.subscription.shard.options import ShardOptions
+from tailrace.subscription.shard.step import StepKind
+from tailrace.subscription.shard.turn import Turn
+from tailrace.subscription.store.names import SUBSCRIPTIONS, worker_group
+from tailrace.subscription.worker.machine import WorkerMachine
+from tailrace.testing.groups.program import GroupProgram
+from tailrace.testing.groups.session import RETRY_S, SOON_S
+from tailrace.testing.groups.thread import SimulatedThread
+from tailrace.testing.groups.worker import Answer
+from tailrace.testing.process import Process
+from tailrace.testing.subscriptions.checks import SubscriptionChecks
+from tailrace.testing.subscriptions.shard_io import ShardWork, SimulatedShard, SimulatedShardIO
+
+REVOKE_TIMEOUT_S: Final = 35.0
+
+Handler: TypeAlias = Callable[[Delivery[Any]], object]
+_Thread: TypeAlias = SimulatedThread[ShardWork]
+
+
+class KillWorker(Exception):
+    """Raised by a handler of a test: its process dies."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkingOptions:
+    """The options of a simulated worker. A call takes a random time within `takes_s`."""
+
+    subscription: str
+    shard: ShardOptions
+    handler: Handler
+    takes_s: tuple[float, float]
+    progress_interval_s: float
+
+
+class SimulatedWorker:
+    """A session of a simulated process, as its `GroupProgram` uses it."""
+
+    def __init__(
+        self,
+        name: str,
+        working: WorkingOptions,
+        process: Process,
+        program: GroupProgram,
+        checks: SubscriptionChecks,
+        decode: Callable[[Message[Any]], Any],
+    ) -> None:
+        self.id = name
+        self.group = worker_group(working.subscription)
+        self.ended = False
+        self.worker = program.make_worker()
+        self.progress_interval_s = working.progress_interval_s
+        self.checks = checks
+        self.machine: WorkerMachine[SimulatedShard] = WorkerMachine(
+            name,
+            working.shard,
+            make_shard=lambda unit, epoch: SimulatedShard(unit, epoch, working.shard),
+            notify=self._notify,
+        )
+        self._working = working
+        self._process = process
+        self._program = program
+        self._decode = decode
+        self._random = program.random
+        self._io = SimulatedShardIO(self, working.subscription, process, program.backend)
+        self._leaving = self._notified = self._saving = self._progress_due = False
+        self._timer_at = inf
+        self._steps: _Thread = SimulatedThread(self._do_steps())
+        self._commits: _Thread = SimulatedThread(self._do_commits())
+        self._workers = {self._steps: self.worker, self._commits: program.make_worker()}
+
+    @property
+    def units(self) -> dict[str, int]:
+        """The shards that the worker owns, with their epochs."""
+        return {owned.name: owned.epoch for owned in self.machine.shards.values()}
+
+    def may_deliver(self, unit: str, epoch: int) -> bool:
+        """True if the worker would call messages of this shard now, by its own clock."""
+        owned = self.machine.find(unit, epoch)
+        if owned is None or not owned.machine.loaded or owned.machine.draining:
+            return False
+        return self._now() < self._program.until(self.id)
+
+    # What the program calls.
+
+    def start(self) -> None:
+        """Join the group of the subscription's workers."""
+        self._program.post(Subscribed(self.id, self.group, REVOKE_TIMEOUT_S))
+        self._continue(self._steps)
+        self._continue(self._commits)
+
+    def leave(self) -> None:
+        """Call no more; depart once every call has ended and everything is stored."""
+        self._leaving = True
+        self._program.post(Unsubscribed(self.id))
+        self.machine.interrupt()
+
+    def install(self, unit: str, epoch: int) -> None:
+        """Own a granted shard."""
+        self.checks.group.acquired(self, unit, epoch)
+        self.machine.install(unit, epoch)
+
+    def drain(self, unit: str, epoch: int) -> None:
+        """Call no more of a shard, and post `Drained` once everything of it is stored."""
+        answer = self.machine.drain(unit, epoch)
+        if answer is not None:
+            self._program.post(answer)
+
+    def drop(self, unit: str, epoch: int) -> None:
+        """Own a shard no longer."""
+        self.checks.group.released(self, unit, epoch)
+        self.machine.drop(unit, epoch)
+
+    def departed(self) -> None:
+        """End: the worker has left or died."""
+        self.ended = True
+        self._steps.end()
+        self._commits.end()
+        self.checks.died(self)
+        for owned in list(self.machine.shards.values()):
+            self.drop(owned.name, owned.epoch)
+
+    def wake(self, partitions: Iterable[Partition]) -> None:
+        """Read these partitions again."""
+        self.machine.wake(partitions)
+
+    def save(self) -> None:
+        """Store all progress."""
+        self._progress_due, self._saving = False, True
+        self.machine.interrupt()
+
+    def fail(self, error: BaseException) -> None:
+        """Raise the error: in a simulation nothing ends a runtime."""
+        raise error
+
+    def store_changed(self, change: Change) -> None:
+        """Read the definition again if it was changed."""
+        if SUBSCRIPTIONS + self._working.subscription in change.writes:
+            self.machine.redefine()
+
+    # Its threads.
+
+    def _do_steps(self) -> Generator[ShardWork | None, bool, None]:
+        """The thread that reads, and starts calls."""
+        machine = self.machine
+        while True:
+            seen, worked = machine.version, False
+            for owned in list(machine.shards.values()):
+                work = self._next_work(owned)
+                if work is not None:
+                    worked = True
+                    yield ShardWork(owned, work)
+            if any(owned.machine.unsaved for owned in machine.shards.values()):
+                self._progress_is_due()
+            worked = self._start_calls() or worked
+            if not worked and machine.version == seen:
+                self._set_timer()
+                yield None
+
+    def _next_work(self, owned: SimulatedShard) -> Callable[[], Answer] | None:
+        """Return what a shard needs from the store before it can continue; None if nothing."""
+        if owned.removed or owned.backs_off(self._now()):
+            return None
+        if owned.stale and owned.machine.loaded:
+            owned.stale = False
+            return partial(self._io.reopen, owned)
+        kind, partition, offset = owned.machine.step(self._now())
+        if kind is StepKind.LOAD:
+            return partial(self._io.load, owned)
+        if kind is StepKind.READ and partition is not None:
+            return partial(self._io.read, owned, partition, offset)
+        if kind is StepKind.READ_AGAIN and partition is not None:
+            return partial(self._io.read_again, owned, partition, offset)
+        for stream in owned.machine.intake.to_watch() if owned.machine.loaded else ():
+            stream.watched_from = stream.read_from
+            self._program.await_records(self.id, {stream.partition: stream.read_from})
+            return partial(self._io.inspect, owned, stream.partition)
+        return None
+
+    def _do_commits(self) -> Generator[ShardWork | None, bool, None]:
+        """The thread that stores."""
+        machine = self.machine
+        while True:
+            due = machine.to_commit(self._now())
+            if self._saving:
+                self._saving, due = False, machine.unsaved(self._now())
+            for owned in due:
+                yield ShardWork(owned, partial(self._io.commit, owned))
+            if not due:
+                yield None
+
+    def _continue(self, thread: _Thread, succeeded: bool = True) -> None:
+        """Run a thread until it waits, and have its work with the store done."""
+        work = thread.resume(succeeded)
+        if work is None:
+            return
+        owned, act = work
+
+        def reach() -> Answer:
+            try:
+                effect = act()
+            except Fenced:
+                return lambda: answered(lambda: self.lose(owned), succeeded=False)
+            return lambda: answered(effect, succeeded=True)
+
+        def answered(effect: Answer, *, succeeded: bool) -> None:
+            if not self.ended:
+                if not owned.removed:
+                    effect()
+                self._continue(thread, succeeded)
+
+        def failed() -> None:
+            answered(lambda: self.machine.failed(owned, self._now()), succeeded=False)
+
+        self._workers[thread].do(reach, otherwise=failed)
+
+    def _notify(self) -> None:
+        """Let the threads check again, if they wait."""
+        if not self._notified and not self.ended:
+            self._notified = True
+            self._process.after(0.0, self._notice)
+
+    def _notice(self) -> None:
+        self._notified = False
+        for thread in (self._steps, self._commits):
+            if thread.waits:
+                self._continue(thread)
+
+    def _set_timer(self) -> None:
+        """Wake the threads when something is due."""
+        now = self._now()
+        at = self.machine.due_at(now)
+        if self._paused and self.machine.shards:
+            at = min(at, now + RETRY_S)
+        if at < self._timer_at:
+            self._timer_at = at
+            self._process.after(max(at - now, SOON_S), lambda: self._timer_ended(at))
+
+    def _timer_ended(self, at: float) -> None:
+        if at == self._timer_at:
+            self._timer_at = inf
+            self._notice()
+
+    def _progress_is_due(self) -> None:
+        if not self._progress_due:
+            self._progress_due = True
+            self._program.progress_due(self.id)
+
+    # Its answers to the runtime.
+
+    def lose(self, owned: SimulatedShard) -> None:
+        """Give a shard up, which another worker owns or whose last commit is unknown."""
+        self.checks.group.released(self, owned.name, owned.epoch)
+        self.post(self.machine.lost(owned))
+
+    def post(self, events: list[Event]) -> None:
+        """Post events to the runtime."""
+        for event in events:
+            self._program.post(event)
+
+    # Its calls.
+
+    def _start_calls(self) -> bool:
+        """Start the calls that are possible. False if there was none."""
+        started = False
+        while not (self._leaving or self._paused):
+            found = self.machine.next_call()
+            if found is None:
+                break
+            started = True
+            owned, turn = found
+            place = owned.machine.lag.place(turn)
+            shard = owned.name, owned.epoch
+            self.checks.called(self, self._working.subscription, shard, place, turn)
+            takes_s = self._random.uniform(*self._working.takes_s)
+            self._process.after(takes_s, partial(self._call, owned, turn))
+        return started
+
+    @property
+    def _paused(self) -> bool:
+        """True if the lease has ended."""
+        return self._now() >= self._program.until(self.id)
+
+    def _call(self, owned: SimulatedShard, turn: Turn) -> None:
+        """Call the handler, whose time has passed."""
+        if self.ended:
+            return
+        error: Exception | None = None
+        try:
+            self._working.handler(self._delivery(turn))
+        except KillWorker:
+            self._process.crash()
+            return
+        except Exception as raised:
+            error = raised
+        self.checks.ended(self, turn)
+        if error is None:
+            self.checks.succeeded(self, turn.known_origin)
+        else:
+            self.checks.failed(self, turn.known_origin, error)
+        now, now_ms = self._now(), self._process.clock.now_ms()
+        self.machine.finished(
+            owned, turn, outcome_of(error), now=now, now_ms=now_ms, random=self._random.random()
+        )
+
+    def _delivery(self, turn: Turn) -> Delivery[Any]:
+        origin = turn.known_origin
+        record = original_record(turn.queue, turn.known_record, origin)
+        records = from_records([record])
+        batch = FetchedBatch(origin.partition, origin.offset, origin.offset + 1, records)
+        batch.decode = self._decode
+        return Delivery(batch, 0, turn.attempt)
+
+    def _now(self) -> float:
+        return self._process.clock.monotonic()

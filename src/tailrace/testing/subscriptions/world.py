@@ -1,0 +1,188 @@
+"""A hub with simulated workers of subscriptions and faults.
+
+    world = SubscriptionWorld(seed=7, faults=Faults(crash_every_s=5))
+    world.topic("orders", partitions=4)
+    world.subscription("crm", "orders", retry=Retry(attempts=3, first="1s"))
+    for name in ("a", "b"):
+        world.process(name).work("crm", handler)
+    world.produce("orders", [("c7", 1), ("c8", 1)], every_s=0.5)
+    world.run(30)
+    world.run_until_consumed()
+
+Every guarantee of subscriptions is checked at every step.
+"""
+
+from __future__ import annotations
+
+from tailrace.delivery.retry import Retry
+from tailrace.group.protocol.times import Times
+from tailrace.message import Partition
+from tailrace.subscription.shard.options import ShardOptions
+from tailrace.subscription.shard.queues import OnDeadLetter
+from tailrace.subscription.store.definition import (
+    NewSubscription,
+    StoredSubscription,
+    creation_of,
+    find_subscription,
+)
+from tailrace.subscription.store.names import ShardName, worker_group
+from tailrace.subscription.store.shard_units import ShardUnits
+from tailrace.testing.faults import Faults
+from tailrace.testing.groups.consumer import SimulatedProcess
+from tailrace.testing.groups.program import GroupProgram
+from tailrace.testing.groups.world import GroupWorld
+from tailrace.testing.process import Process
+from tailrace.testing.subscriptions.checks import SubscriptionChecks
+from tailrace.testing.subscriptions.worker import Handler, SimulatedWorker, WorkingOptions
+from tailrace.topic.ledger import Progress
+from tailrace.topic.view import find
+
+
+class WorkerProcess(SimulatedProcess):
+    """A process of a `SubscriptionWorld`. Its worker joins again when it restarts."""
+
+    def __init__(self, world: SubscriptionWorld, name: str) -> None:
+        super().__init__(world, name)
+        self._subscriptions = world
+        self._options: WorkingOptions | None = None
+        self._lives = 0
+        self.session: SimulatedWorker | None = None
+
+    def work(
+        self,
+        subscription: str,
+        handler: Handler,
+        *,
+        takes_s: tuple[float, float] = (0.001, 0.02),
+        concurrency: int = 4,
+        progress_interval_s: float = 1.0,
+    ) -> None:
+        """Work for a subscription, now and after every restart."""
+        definition = self._subscriptions.stored(subscription).definition
+        shard = ShardOptions(definition.retry, definition.policy, concurrency)
+        self._options = WorkingOptions(subscription, shard, handler, takes_s, progress_interval_s)
+        self._begin()
+
+    def start(self) -> None:
+        """Begin a new life."""
+        super().start()
+        self._begin()
+
+    def leave(self) -> None:
+        """Stop working in an orderly way. `start_again` has it work again."""
+        if self.session is not None and self.alive:
+            self.program.unsubscribe(self.session.id)
+            self.session = None
+
+    def start_again(self) -> None:
+        """Work again after `leave`."""
+        if self.alive and self.session is None:
+            self._begin()
+
+    def _begin(self) -> None:
+        if self._options is None:
+            return
+        self._lives += 1
+        world, program = self._subscriptions, self.program
+        self.session = SimulatedWorker(
+            f"{self.token}/{self._lives}",
+            self._options,
+            self,
+            program,
+            world.subscription_checks,
+            world.decode,
+        )
+        program.add(self.session, ShardUnits(program.backend))
+
+    def _make(self, process: Process) -> GroupProgram:
+        return GroupProgram(self._subscriptions, self)
+
+
+class SubscriptionWorld(GroupWorld):
+    """A simulated hub with subscriptions."""
+
+    def __init__(
+        self, seed: int, faults: Faults | None = None, *, times: Times | None = None
+    ) -> None:
+        super().__init__(seed, faults, times=times)
+        self.subscription_checks = SubscriptionChecks(self.simulation, self.storage, self.checks)
+        self._subscriptions: list[str] = []
+
+    def subscription(
+        self,
+        name: str,
+        topic: str,
+        *,
+        retry: Retry,
+        policy: OnDeadLetter = OnDeadLetter.BLOCK,
+        shards: int | None = None,
+    ) -> None:
+        """Create a subscription."""
+        main = find(self.storage, topic)
+        assert main is not None
+        new = NewSubscription(topic, retry, policy, shards)
+        self.storage.store.commit(creation_of(name, new, main, now_ms=0, identity=name))
+        self._subscriptions.append(name)
+        self.subscription_checks.policies[name] = policy
+
+    def stored(self, subscription: str) -> StoredSubscription:
+        """Return a subscription as it is stored now."""
+        found = find_subscription(self.storage, subscription)
+        assert found is not None
+        return found
+
+    def worker(self, name: str) -> WorkerProcess:
+        """Return the process of this name; start it if it does not exist."""
+        process = self.process(name)
+        assert isinstance(process, WorkerProcess)
+        return process
+
+    def outstanding(self) -> list[str]:
+        """Describe the partitions that are not consumed and the units without one owner."""
+        found = super().outstanding()
+        for name in self._subscriptions:
+            found += [f"{name} has not consumed {each}" for each in self._unfinished(name)]
+            definition = self.stored(name).definition
+            for number in range(definition.shards):
+                unit = str(ShardName(definition.generation, number))
+                owners = self.checks.owners(worker_group(name), unit)
+                if len(owners) != 1:
+                    names = ", ".join(owner.id for owner in owners) or "nobody"
+                    found.append(f"shard {unit} of {name} is owned by {names}")
+        return found
+
+    def run_until_consumed(self, *, within_s: float = 120.0) -> float:
+        """End all faults, and let time pass until every message was handled or is a dead letter.
+
+        `Violation` if a message was lost.
+        """
+        took_s = super().run_until_consumed(within_s=within_s)
+        for name in self._subscriptions:
+            dead = self.subscription_checks.dead[name]
+            for position in dead:
+                self.subscription_checks.excuse(name, position)
+            topic = self.stored(name).definition.topic
+            lost = self.checks.audit(worker_group(name), {topic}).lost
+            if lost:
+                raise self.simulation.violation(f"{name} has lost {sorted(map(str, lost))}")
+        return took_s
+
+    def _unfinished(self, name: str) -> list[Partition]:
+        """Return the partitions of MQ and RQ with records that the ledger does not hold."""
+        stored = self.stored(name)
+        found = []
+        for shard in range(stored.definition.shards):
+            streams = stored.streams(shard)
+            for each in (*streams.mq, *streams.rq):
+                records = self.storage.records.get(each, [])
+                progress = Progress.load(self.storage.table, worker_group(name), each)
+                if not all(progress.acked(record.offset) for record in records):
+                    found.append(each)
+        return found
+
+    def _make_process(self, name: str) -> SimulatedProcess:
+        return WorkerProcess(self, name)
+
+    def _appended(self, partition: Partition) -> None:
+        self.subscription_checks.appended(partition)
+        super()._appended(partition)

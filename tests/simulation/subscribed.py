@@ -1,0 +1,164 @@
+"""Subscriptions in a simulation: handlers with known outcomes, and random worlds from a seed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import Enum
+from functools import partial
+from random import Random
+from typing import Any
+
+from tailrace import Delivery, Reject, Retry, RetryLater
+from tailrace.subscription.shard.attempts import DIED
+from tailrace.subscription.shard.queues import OnDeadLetter
+from tailrace.testing.faults import Faults
+from tailrace.testing.subscriptions.worker import KillWorker
+from tailrace.testing.subscriptions.world import SubscriptionWorld
+
+SECONDS = 60.0
+FAULTY_S = 40.0
+"""For so long things go wrong; in the rest of the time all must come right."""
+ATTEMPTS = 3
+NAME = "crm"
+
+
+class Fate(Enum):
+    """What the handler does with a message."""
+
+    SUCCEEDS = "succeeds"
+    FAILS_ONCE = "fails once"
+    FAILS_TWICE = "fails twice"
+    FAILS = "fails always"
+    IS_REJECTED = "is rejected"
+    WAITS = "asks for a delay once"
+    KILLS = "kills its worker"
+
+
+_FAILURES = {Fate.FAILS_ONCE: 1, Fate.FAILS_TWICE: 2, Fate.FAILS: 1000}
+DEADLY = {Fate.FAILS, Fate.IS_REJECTED, Fate.KILLS}
+
+
+class FlakyService:
+    """The handler of all workers: each message has its fate, and errors are counted over all."""
+
+    def __init__(self, world: SubscriptionWorld, fates: dict[int, Fate]) -> None:
+        self.world = world
+        self.fates = fates
+        self.failures: Counter[int] = Counter()
+        self.positions: dict[str, int] = {}
+        self.kills = 0
+
+    def __call__(self, delivery: Delivery[Any]) -> None:
+        value = delivery.value
+        self.positions[delivery.id] = value
+        fate = self.fates.get(value, Fate.SUCCEEDS)
+        if fate is Fate.KILLS:
+            self.kills += 1
+            raise KillWorker
+        if fate is Fate.IS_REJECTED:
+            raise Reject("negative total")
+        if fate is Fate.WAITS and not self.failures[value]:
+            self.failures[value] += 1
+            raise RetryLater("700ms")
+        if self.failures[value] < _FAILURES.get(fate, 0):
+            self.failures[value] += 1
+            raise ValueError("no stock")
+
+
+class Trial:
+    """A world that has not run yet, and its handler."""
+
+    def __init__(self, world: SubscriptionWorld, service: FlakyService) -> None:
+        self.world = world
+        self.service = service
+
+    def run(self) -> None:
+        """Run forty seconds of faults. Then all must be delivered within a stated time."""
+        world = self.world
+        world.run(FAULTY_S)
+        world.heal()
+        for name, process in world.processes.items():
+            world.worker(name).start_again()
+            _revive(world, name)
+            assert process
+        world.run(SECONDS - FAULTY_S)
+        world.run_until_consumed()
+        self.check_dead()
+
+    def check_dead(self) -> None:
+        """A message that was attempted is a dead letter only if its fate says so, or if it was
+        alone in its worker at each of its attempts when that ended."""
+        checks, service = self.world.subscription_checks, self.service
+        for position, error in checks.attempted_dead(NAME).items():
+            fate = service.fates.get(service.positions[position], Fate.SUCCEEDS)
+            if fate not in DEADLY and error != DIED:
+                raise self.world.simulation.violation(f"{position} {fate.value}, and is dead")
+            if fate is not Fate.IS_REJECTED and checks.calls[NAME, position] < ATTEMPTS:
+                raise self.world.simulation.violation(f"{position} is dead after too few attempts")
+
+
+def _revive(world: SubscriptionWorld, name: str) -> None:
+    """Start a process again whenever it has died."""
+    process = world.worker(name)
+    if not process.alive:
+        process.start()
+    world.at(world.now + 1.0, partial(_revive, world, name))
+
+
+def trial(seed: int) -> Trial:
+    """Return processes, a subscription, messages with fates, scalings and faults."""
+    random = Random(f"subscription trial {seed}")
+    world = SubscriptionWorld(seed, Faults.drawn(random))
+    partitions = random.choice([1, 2, 4])
+    world.topic("orders", partitions=partitions)
+    world.subscription(
+        NAME,
+        "orders",
+        retry=Retry(ATTEMPTS, first="300ms", max="2s"),
+        policy=random.choice([OnDeadLetter.BLOCK, OnDeadLetter.BLOCK, OnDeadLetter.CONTINUE]),
+        shards=random.choice([n for n in (1, 2, 4) if n <= partitions]),
+    )
+    every_s = random.choice([0.2, 0.4])
+    orders = [(_key(random), number) for number in range(round(FAULTY_S / every_s))]
+    service = FlakyService(world, _fates(random, len(orders)))
+    for name in "abcd"[: random.randint(1, 4)]:
+        world.worker(name).work(
+            NAME,
+            service,
+            takes_s=random.choice([(0.001, 0.02), (0.001, 0.02), (0.1, 2.0)]),
+            concurrency=random.choice([1, 4, 8]),
+        )
+        if random.random() < 0.5:
+            world.at(random.uniform(1, FAULTY_S), world.worker(name).leave)
+            world.at(random.uniform(1, FAULTY_S), world.worker(name).start_again)
+    world.produce("orders", orders, every_s=every_s)
+    for _ in range(random.randrange(3)):
+        count = partitions * random.choice([1, 2, 3])
+        world.at(random.uniform(1, FAULTY_S), partial(world.scale, "orders", count))
+    return Trial(world, service)
+
+
+def _key(random: Random) -> str | None:
+    return random.choice(["a", "b", "c", "d", "e", "f", "g", None])
+
+
+def _fates(random: Random, messages: int) -> dict[int, Fate]:
+    """Return the fates of the messages that do not simply succeed."""
+    fates = {}
+    often = random.choice([0.05, 0.3, 1.0])
+    for number in range(messages):
+        if random.random() < often:
+            fates[number] = random.choice(
+                [Fate.FAILS_ONCE] * 6 + [Fate.FAILS_TWICE] * 3 + [Fate.WAITS] * 2
+                + [Fate.IS_REJECTED, Fate.FAILS]
+            )  # fmt: skip
+    if random.random() < 0.3:
+        fates[random.randrange(messages)] = Fate.KILLS
+    return fates
+
+
+def run(seed: int) -> Trial:
+    """Run a trial of a seed."""
+    made = trial(seed)
+    made.run()
+    return made
