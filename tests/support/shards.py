@@ -104,7 +104,7 @@ class Owner:
         self.epoch = raise_fence(shop.backend.store, shard_fence(NAME, f"0.{shard}", 0).name).epoch
         definition = stored(shop.backend).definition
         self.machine = ShardMachine(
-            ShardOptions(definition.retry, definition.policy, shop.concurrency)
+            ShardOptions(definition.retry, definition.policy, shop.concurrency), "w1"
         )
         self.calls: list[tuple[Any, int]] = []
         """The values and attempt numbers of all calls, in order."""

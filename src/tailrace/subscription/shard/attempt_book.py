@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
-from tailrace.subscription.shard.attempts import Attempts, Origin, taken_over
+from tailrace.subscription.shard.attempts import Attempts, Begun, Origin, taken_over
 from tailrace.subscription.shard.turn import NO_ATTEMPTS
 
 
 class AttemptBook:
     """The messages with attempts, those that are suspect, and when attempts are due.
 
-    `stored` is what a new owner found. An attempt that is due later waits, at most `longest_s`,
-    whatever the wall clock of the last owner was.
+    `stored` is what a new owner found, and `ended` are the processes that ended. An attempt that is
+    due later waits, at most `longest_s`, whatever the wall clock of the last owner was.
     """
 
     def __init__(
-        self, stored: Mapping[Origin, Attempts], *, now: float, now_ms: int, longest_s: float
+        self,
+        stored: Mapping[Origin, Attempts],
+        ended: Container[str],
+        *,
+        now: float,
+        now_ms: int,
+        longest_s: float,
     ) -> None:
         self._attempts: dict[Origin, Attempts] = {}
         self._suspects: set[Origin] = set()
         self._due: dict[Origin, float] = {}
+        self.judged: dict[Origin, Attempts] = {}
+        """To be stored: the calls alone of earlier owners. Whether one of them ended is decided
+        now; a later end of its process says nothing."""
         for origin, found in stored.items():
-            self._attempts[origin], suspect = taken_over(found)
+            self._attempts[origin], suspect = taken_over(found, ended)
+            if found.begun is Begun.ALONE:
+                self.judged[origin] = self._attempts[origin].begin(Begun.SHARED)
             if suspect:
                 self._suspects.add(origin)
             elif found.due_ms > now_ms:

@@ -4,17 +4,20 @@ The table ``subscription-attempts/NAME`` has an entry ``orders/1.7@OFFSET+rN``, 
 digits, for each message that failed and is not acknowledged, or that is being called. The owner of
 the shard writes it with its fence, and removes it with the acknowledgement.
 
-`begun` says that a call began and had not ended when the entry was written. An owner that finds it
-after an unclean end does not know what became of that call:
+`begun` says that a call began, or was about to, and had not ended when the entry was written. An
+owner that finds it after an unclean end does not know what became of that call:
 
-* *alone*: nothing else was in flight in the worker, so the call counts as failed. A payload that
-  kills its worker uses up its attempts and becomes a dead letter.
-* *shared*: any of several calls may have ended the worker. It does not count, and the message is
-  *suspect*: it is called alone next.
+* *alone*: nothing else was in flight in the worker. If that process has ended, the call counts as
+  failed. A payload that kills its worker uses up its attempts and becomes a dead letter.
+* *shared*: any of several calls may have ended the worker. It does not count.
+
+In both cases the message is *suspect*: it is called alone next. An owner that lost its shard and
+lives, because its lease or the outcome of a commit was lost, was ended by no message.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -61,17 +64,18 @@ class Begun(Enum):
 
 class Attempts(msgspec.Struct, frozen=True):
     """The failed attempts of a message. The next one is due at `due_ms`; `error` is the last
-    one's."""
+    one's. `worker` is the process that began a call alone."""
 
     count: int = 0
     due_ms: int = 0
     begun: Begun = Begun.NO
     error: str = ""
     since_ms: int = 0
+    worker: str = ""
 
-    def begin(self, begun: Begun) -> Attempts:
+    def begin(self, begun: Begun, worker: str = "") -> Attempts:
         """Return the attempts with a call under way."""
-        return msgspec.structs.replace(self, begun=begun)
+        return msgspec.structs.replace(self, begun=begun, worker=worker)
 
     def failed(self, error: str, now_ms: int, due_ms: int) -> Attempts:
         """Return the attempts with one more that failed."""
@@ -90,11 +94,11 @@ class TakenOver(NamedTuple):
     suspect: bool
 
 
-def taken_over(stored: Attempts) -> TakenOver:
-    """Return what a new owner makes of stored attempts."""
-    if stored.begun is Begun.ALONE:
+def taken_over(stored: Attempts, ended: Container[str]) -> TakenOver:
+    """Return what a new owner makes of stored attempts. `ended` are the processes that ended."""
+    if stored.begun is Begun.ALONE and stored.worker in ended:
         return TakenOver(stored.failed(DIED, stored.since_ms, stored.due_ms), True)
-    return TakenOver(stored.begin(Begun.NO), stored.begun is Begun.SHARED)
+    return TakenOver(stored.begin(Begun.NO), stored.begun is not Begun.NO)
 
 
 def attempts_table(subscription: str) -> str:

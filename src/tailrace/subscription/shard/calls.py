@@ -22,8 +22,8 @@ class Calls:
         self.under_way: set[Turn] = set()
         self.prepared = 0
         """The number of those that were not called yet."""
-        self.holds_alone = False
-        """True from `begin_alone` until the outcome of that call is stored."""
+        self.alone: Turn | None = None
+        """The suspect that has the worker for itself, until its outcome is stored."""
         self._suspects: deque[Turn] = deque()
         self._callable: deque[Turn] = deque()
 
@@ -53,20 +53,20 @@ class Calls:
     @property
     def wants_alone(self) -> bool:
         """True if a suspect waits."""
-        return bool(self._suspects) and not self.holds_alone
+        return bool(self._suspects) and self.alone is None
 
     def begin_alone(self) -> None:
         """Prepare the call of a suspect. Only with nothing in flight in the worker."""
         assert self.wants_alone
         assert not self.under_way
-        self.holds_alone = True
-        self.unmarked.append(self._suspects.popleft())
+        self.alone = self._suspects.popleft()
+        self.unmarked.append(self.alone)
 
     @property
     def can_take(self) -> bool:
         """True if a message can be called now. While a suspect has the worker for itself, only
         that one."""
-        return bool(self._callable) and self._callable[0].alone == self.holds_alone
+        return bool(self._callable) and self._callable[0].alone == (self.alone is not None)
 
     def take(self) -> Turn | None:
         """Return a message to call now; None if there is none."""

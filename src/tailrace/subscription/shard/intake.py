@@ -82,6 +82,11 @@ class Intake:
             if stream is not None:
                 stream.caught_up, stream.watched_from = False, None
 
+    def unwatch(self) -> None:
+        """Watch all partitions anew: a look at one of them failed."""
+        for stream in self._streams.values():
+            stream.watched_from = None
+
     def inspected(self, partition: Partition, end: int, sealed: bool) -> None:
         """Record the end of a partition that was read to its end, and if it is final."""
         stream = self._streams[partition]

@@ -46,16 +46,19 @@ class Lag:
         self._ids[Queue.RQ].add(streams.rq)
         self._ids[Queue.DLQ].add(streams.dlq)
 
-    def add_lagging(self, queue: Queue, lagging: LaggingKeys) -> None:
-        """Add the unacknowledged messages of a partition of RQ or DLQ that an owner found."""
-        base, lanes = self._ids[queue].base(lagging.partition), self.lanes[queue]
-        for key, offsets in lagging.offsets:
-            ids = [base + offset for offset in offsets]
-            if key:
-                lanes.extend(key, ids)
-            else:
-                for id in ids:
-                    lanes.append(id, id)
+    def add_lagging(self, queue: Queue, partitions: Iterable[LaggingKeys]) -> None:
+        """Add the unacknowledged messages of RQ or DLQ that an owner found, the oldest storage
+        topic first."""
+        lanes = self.lanes[queue]
+        for partition, keys in partitions:
+            base = self._ids[queue].base(partition)
+            for key, offsets in keys:
+                ids = [base + offset for offset in offsets]
+                if key:
+                    lanes.extend(key, ids)
+                else:
+                    for id in ids:
+                        lanes.append(id, id)
 
     def add_messages(self, batch: FetchedBatch, rows: Iterable[int]) -> None:
         """Add messages that were read from MQ."""
@@ -89,14 +92,21 @@ class Lag:
         return self._ids[turn.queue].place(turn.id)
 
     def moves(self, turn: Turn, target: Queue) -> None:
-        """Record the decision to move a message: its key lags in the other queue from now on."""
+        """Record the decision to move a message: its key lags in the other queue from now on.
+
+        If the other queue holds nothing back, the key waits where it is until the move is stored:
+        otherwise a later message could succeed, and this one be called again after a crash.
+        """
+        if not self._tracks(target):
+            return
         self.lanes[turn.queue].remove_head(turn.lane)
-        if isinstance(turn.lane, bytes) and self._tracks(target):
+        if isinstance(turn.lane, bytes):
             self.lanes[target].expect(turn.lane)
 
     def arrived(self, move: Move, partition: Partition, offset: int, at: float | None) -> None:
         """Record where a moved message was appended, and when its next attempt is due."""
         if not self._tracks(move.target):
+            self.lanes[move.source].remove_head(move.lane)
             return
         lanes, id = self.lanes[move.target], self._ids[move.target].base(partition) + offset
         name: LaneName = id if move.key is None else move.key

@@ -6,8 +6,7 @@ I/O that `step` asks for, and brings the result back: `loaded`, `fetched`, `fetc
 the handlers of the turns that `take` returns, and reports each by `finished`. Beside that, whenever
 `commit_due`, it stores the commit of `start_commit` in one transaction under the fence of the
 grant, and calls `committed`, or `not_committed` if nothing was written. If the outcome is unknown,
-or the fence was raised, it drops the machine: the shard is granted again, and its next owner starts
-from what is stored.
+or the fence was raised, it drops the machine: the next owner starts from what is stored.
 
 The lanes show what was decided: a message that is to be appended to RQ lags there at once. The
 ledgers show what is stored. A decision is not taken back: a commit that was not stored stays as a
@@ -48,14 +47,15 @@ BOUND_STEPS: Final = 4
 
 
 class ShardMachine:
-    """One shard at one owner. For one thread at a time."""
+    """One shard at one owner, in the process `worker`. For one thread at a time."""
 
     lag: Lag
     ledgers: Ledgers
     intake: Intake
 
-    def __init__(self, options: ShardOptions) -> None:
+    def __init__(self, options: ShardOptions, worker: str) -> None:
         self.options = options
+        self.worker = worker
         self.draining = False
         self.drained = False
         """True once the final commit is stored."""
@@ -76,11 +76,13 @@ class ShardMachine:
         self.ledgers = Ledgers(takeover.ledgers)
         self.intake = Intake(takeover.streams, self.ledgers, takeover.handed_out)
         self.lag = Lag(self.options.policy, takeover.streams)
-        for queue, lagging in ((Queue.RQ, takeover.rq), (Queue.DLQ, takeover.dlq)):
-            for partition in lagging:
-                self.lag.add_lagging(queue, partition)
+        self.lag.add_lagging(Queue.RQ, takeover.rq)
+        self.lag.add_lagging(Queue.DLQ, takeover.dlq)
         longest_s = self.options.retry.max.total_seconds()
-        self._book = AttemptBook(takeover.attempts, now=now, now_ms=now_ms, longest_s=longest_s)
+        self._book = AttemptBook(
+            takeover.attempts, takeover.ended, now=now, now_ms=now_ms, longest_s=longest_s
+        )
+        self._outbox.ready.attempts |= self._book.judged
 
     def fetched(self, partition: Partition, batch: FetchedBatch | None) -> None:
         """Take in the records of MQ that `step` asked for; None if there are no more."""
@@ -147,18 +149,18 @@ class ShardMachine:
     @property
     def holds_alone(self) -> bool:
         """True from `begin_alone` until the outcome of that call is stored."""
-        return self._calls.holds_alone
+        return self._calls.alone is not None
+
+    @property
+    def alone(self) -> Turn | None:
+        """The message that is called alone, from `begin_alone` until its outcome is stored."""
+        return self._calls.alone
 
     def begin_alone(self) -> None:
         """Prepare the call that `wants_alone`. Only with nothing in flight in the worker, and
         while `holds_alone` nothing else is called there: if the worker ends, it was this
         message."""
         self._calls.begin_alone()
-
-    @property
-    def in_flight(self) -> int:
-        """The number of calls under way."""
-        return len(self._calls.under_way)
 
     def take(self) -> Turn | None:
         """Return a message to call now; None if there is none."""
@@ -245,7 +247,7 @@ class ShardMachine:
             self.intake[partition].stored_bound = bound
         self._calls.permit(commit.marked)
         if commit.ends_alone:
-            self._calls.holds_alone = False
+            self._calls.alone = None
         self.drained |= commit.final
 
     def not_committed(self, commit: ShardCommit) -> None:
@@ -263,7 +265,7 @@ class ShardMachine:
                 ready.handed_out[partition] = max(bound, ready.handed_out.get(partition, 0))
             else:
                 begun = Begun.ALONE if turn.alone else Begun.SHARED
-                ready.attempts[turn.known_origin] = turn.attempts.begin(begun)
+                ready.attempts[turn.known_origin] = turn.attempts.begin(begun, self.worker)
         ready.marked += turns
 
     @property

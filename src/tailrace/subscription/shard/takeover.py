@@ -18,7 +18,7 @@ class Takeover:
     """What a new owner read, after the fence of its grant was raised.
 
     `rq` and `dlq` list their partitions, the oldest storage topic first. `dlq` is empty if dead
-    letters hold nothing back.
+    letters hold nothing back. `ended` are the processes, of those in `attempts`, that ended.
     """
 
     streams: ShardStreams
@@ -27,3 +27,4 @@ class Takeover:
     dlq: Sequence[LaggingKeys]
     handed_out: Mapping[Partition, HandedOut]
     attempts: Mapping[Origin, Attempts]
+    ended: frozenset[str] = frozenset()

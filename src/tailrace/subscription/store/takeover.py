@@ -12,9 +12,11 @@ from collections.abc import Iterable
 from tailrace.backend.contract import Backend
 from tailrace.backend.table_scan import scan_prefix
 from tailrace.delivery.handed_out import read_handed_out
+from tailrace.group.store.presence import HOLDS
 from tailrace.message import Partition
 from tailrace.subscription.shard.attempts import (
     Attempts,
+    Begun,
     Origin,
     attempts_prefix,
     attempts_table,
@@ -43,6 +45,7 @@ def read_takeover(backend: Backend, stored: StoredSubscription, shard: int) -> T
             for each in partitions
         ]
 
+    attempts = _attempts(backend, stored.name, streams)
     blocks = stored.definition.policy is OnDeadLetter.BLOCK
     return Takeover(
         streams,
@@ -50,7 +53,8 @@ def read_takeover(backend: Backend, stored: StoredSubscription, shard: int) -> T
         rq=lagging(streams.rq),
         dlq=lagging(streams.dlq if blocks else ()),
         handed_out=read_bounds(backend, stored.name, streams),
-        attempts=_attempts(backend, stored.name, streams),
+        attempts=attempts,
+        ended=_ended(backend, attempts.values()),
     )
 
 
@@ -72,6 +76,12 @@ def read_bounds(
         if bound:
             found[each] = HandedOut(bound, backend.log.bounds(each).end)
     return found
+
+
+def _ended(backend: Backend, attempts: Iterable[Attempts]) -> frozenset[str]:
+    """Return the processes that began calls and have ended."""
+    workers = {each.worker for each in attempts if each.begun is Begun.ALONE}
+    return frozenset(each for each in workers if backend.holder(HOLDS + each) is None)
 
 
 def _attempts(backend: Backend, subscription: str, streams: ShardStreams) -> dict[Origin, Attempts]:

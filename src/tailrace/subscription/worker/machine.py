@@ -43,8 +43,12 @@ class WorkerMachine(Generic[S]):
         """The shards that the worker owns, by name."""
         self.in_flight = 0
         """The number of calls under way, those of shards that were lost meanwhile included."""
+        self._suspects = 0
         self.version = 0
         """Increased by every event that a waiting driver has to check."""
+        self.definitions = 0
+        """The number of changes of the subscription's definition. A shard that has read the
+        definition before the last one has to read it again."""
         self._make_shard = make_shard
         self._notify = notify
 
@@ -90,8 +94,7 @@ class WorkerMachine(Generic[S]):
 
     def redefine(self) -> None:
         """Have every shard read the definition of the subscription again."""
-        for owned in self.shards.values():
-            owned.stale = True
+        self.definitions += 1
         self.interrupt()
 
     def interrupt(self) -> None:
@@ -105,13 +108,13 @@ class WorkerMachine(Generic[S]):
         """Return the next message to call, with its shard; None if there is none now.
 
         A suspect has the worker for itself: nothing is called before all calls have ended, nor
-        until its outcome is stored.
+        until its outcome is stored, or until it ends if its shard was lost meanwhile.
         """
         holder = next((each for each in self.shards.values() if each.machine.holds_alone), None)
         if holder is None:
             holder = next((each for each in self.shards.values() if each.machine.wants_alone), None)
             if holder is None:
-                return self._next_shared()
+                return None if self._suspects else self._next_shared()
             if self.in_flight:
                 return None
             holder.machine.begin_alone()
@@ -133,6 +136,7 @@ class WorkerMachine(Generic[S]):
         if turn is None:
             return None
         self.in_flight += 1
+        self._suspects += turn.alone
         return owned, turn
 
     def finished(
@@ -140,6 +144,7 @@ class WorkerMachine(Generic[S]):
     ) -> None:
         """Record the outcome of a call. That of a shard which was lost meanwhile has no effect."""
         self.in_flight -= 1
+        self._suspects -= turn.alone
         if not owned.removed:
             owned.machine.finished(turn, outcome, now=now, now_ms=now_ms, random=random)
         self.interrupt()
@@ -189,6 +194,8 @@ class WorkerMachine(Generic[S]):
     def failed(self, owned: S, now: float) -> None:
         """Have a shard retry later: the backend failed."""
         owned.retry_at = now + BACKOFF_S
+        if owned.machine.loaded:
+            owned.machine.intake.unwatch()
         self.interrupt()
 
     def lost(self, owned: S) -> list[Event]:

@@ -10,16 +10,17 @@ from tailrace.subscription.shard.options import ShardOptions
 
 
 class OwnedShard:
-    """A shard at an epoch. With the lock of its worker, if threads share that."""
+    """A shard at an epoch, in the process `worker`. With the lock of its session, if threads share
+    that."""
 
-    def __init__(self, unit: str, epoch: int, options: ShardOptions) -> None:
+    def __init__(self, unit: str, epoch: int, options: ShardOptions, worker: str) -> None:
         self.name = unit
         self.epoch = epoch
-        self.machine = ShardMachine(options)
+        self.machine = ShardMachine(options, worker)
         self.removed = False
         """True once the worker does not own the shard any more."""
-        self.stale = False
-        """True if the definition of the subscription may have changed since it was read."""
+        self.definitions = 0
+        """The number of definitions of the worker when the shard read the last one."""
         self.retry_at = -inf
         """When to retry after the backend failed."""
         self.reported: Progressed | None = None

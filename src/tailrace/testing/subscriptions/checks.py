@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from typing import Final
 
 from tailrace.delivery.dead_letters.letter import ERROR, POSITION
@@ -35,10 +36,13 @@ class SubscriptionChecks:
         """The number of calls of each message, by subscription and position."""
         self.dead: defaultdict[str, dict[str, str]] = defaultdict(dict)
         """The reason why each message of a subscription is in DLQ, by position."""
+        self.deaths: Counter[str] = Counter()
+        """How often a message was alone in its worker when that ended, by position."""
         self.policies: dict[str, OnDeadLetter] = {}
         self._simulation = simulation
         self._storage = storage
         self._queued: set[tuple[str, str]] = set()
+        self._marked: defaultdict[str, set[str]] = defaultdict(set)
         self._in_flight: defaultdict[CheckedSession, dict[Turn, str]] = defaultdict(dict)
 
     def appended(self, partition: Partition) -> None:
@@ -97,9 +101,17 @@ class SubscriptionChecks:
         """Record that a call has ended, or that its worker has lost the shard."""
         self._in_flight[holder].pop(turn, None)
 
-    def died(self, holder: CheckedSession) -> None:
-        """Record that a worker has ended."""
-        self._in_flight.pop(holder, None)
+    def died(self, holder: CheckedSession, alone: Iterable[Turn | None]) -> None:
+        """Record that a worker has ended, while these messages were called alone, or about to
+        be."""
+        self.left(holder, (*alone, *self._in_flight.pop(holder, {})))
+        self.deaths.update(self._marked.pop(_process(holder), set()))
+
+    def left(self, holder: CheckedSession, alone: Iterable[Turn | None]) -> None:
+        """Record that a worker has lost a shard, and what is stored may still say that it calls
+        these messages alone."""
+        turns = [turn for turn in alone if turn is not None and turn.alone]
+        self._marked[_process(holder)].update(str(turn.known_origin) for turn in turns)
 
     def succeeded(self, holder: CheckedSession, origin: Origin) -> None:
         """Check a message that a handler has handled: all before it succeeded, or are excused."""
@@ -116,3 +128,7 @@ class SubscriptionChecks:
 
     def _trace(self, who: str, what: str) -> None:
         self._simulation.record(Mark.NOTE, who, what)
+
+
+def _process(holder: CheckedSession) -> str:
+    return holder.id.partition("/")[0]

@@ -31,8 +31,8 @@ READ_BYTES: Final = 400
 class SimulatedShard(OwnedShard):
     """A shard in a simulated process."""
 
-    def __init__(self, unit: str, epoch: int, options: ShardOptions) -> None:
-        super().__init__(unit, epoch, options)
+    def __init__(self, unit: str, epoch: int, options: ShardOptions, worker: str) -> None:
+        super().__init__(unit, epoch, options, worker)
         self.number = ShardName.parse(unit).shard
         self.targets: ShardTargets | None = None
 
@@ -62,20 +62,20 @@ class SimulatedShardIO:
 
     def load(self, owned: SimulatedShard) -> Answer:
         """Take over a shard: read everything that is stored for it."""
-        stored = self._stored()
+        seen, stored = self._session.machine.definitions, self._stored()
         takeover = read_takeover(self._backend, stored, owned.number)
         targets = ShardTargets.of(stored, owned.number)
 
         def effect() -> None:
             if not owned.machine.drained:
-                owned.targets = targets
+                owned.definitions, owned.targets = seen, targets
                 owned.machine.load(takeover, self._now(), self._process.clock.now_ms())
 
         return effect
 
     def reopen(self, owned: SimulatedShard) -> Answer:
         """Read the definition again, and what is stored about new partitions."""
-        stored = self._stored()
+        seen, stored = self._session.machine.definitions, self._stored()
         streams = stored.streams(owned.number)
         every = (*streams.mq, *streams.rq, *streams.dlq)
         ledgers = read_ledgers(self._backend, self._subscription, every)
@@ -83,7 +83,7 @@ class SimulatedShardIO:
         targets = ShardTargets.of(stored, owned.number)
 
         def effect() -> None:
-            owned.targets = targets
+            owned.definitions, owned.targets = seen, targets
             owned.machine.open(streams, ledgers, bounds)
 
         return effect
@@ -119,7 +119,7 @@ class SimulatedShardIO:
         try:
             places = commit_shard(self._backend, owned.targets, commit, fence, now_ms)
         except Sealed:
-            owned.stale = True
+            machine.redefine()
             return lambda: machine.not_committed(owned, commit, self._now())
         except OutcomeUnknown:
             return lambda: session.lose(owned)

@@ -77,7 +77,9 @@ class SimulatedWorker:
         self.machine: WorkerMachine[SimulatedShard] = WorkerMachine(
             name,
             working.shard,
-            make_shard=lambda unit, epoch: SimulatedShard(unit, epoch, working.shard),
+            make_shard=lambda unit, epoch: SimulatedShard(
+                unit, epoch, working.shard, process.token
+            ),
             notify=self._notify,
         )
         self._working = working
@@ -132,6 +134,9 @@ class SimulatedWorker:
     def drop(self, unit: str, epoch: int) -> None:
         """Own a shard no longer."""
         self.checks.group.released(self, unit, epoch)
+        owned = self.machine.find(unit, epoch)
+        if owned is not None:
+            self.checks.left(self, [owned.machine.alone])
         self.machine.drop(unit, epoch)
 
     def departed(self) -> None:
@@ -139,8 +144,9 @@ class SimulatedWorker:
         self.ended = True
         self._steps.end()
         self._commits.end()
-        self.checks.died(self)
-        for owned in list(self.machine.shards.values()):
+        shards = list(self.machine.shards.values())
+        self.checks.died(self, [owned.machine.alone for owned in shards])
+        for owned in shards:
             self.drop(owned.name, owned.epoch)
 
     def wake(self, partitions: Iterable[Partition]) -> None:
@@ -184,8 +190,7 @@ class SimulatedWorker:
         """Return what a shard needs from the store before it can continue; None if nothing."""
         if owned.removed or owned.backs_off(self._now()):
             return None
-        if owned.stale and owned.machine.loaded:
-            owned.stale = False
+        if owned.machine.loaded and owned.definitions != self.machine.definitions:
             return partial(self._io.reopen, owned)
         kind, partition, offset = owned.machine.step(self._now())
         if kind is StepKind.LOAD:
@@ -274,6 +279,7 @@ class SimulatedWorker:
     def lose(self, owned: SimulatedShard) -> None:
         """Give a shard up, which another worker owns or whose last commit is unknown."""
         self.checks.group.released(self, owned.name, owned.epoch)
+        self.checks.left(self, [owned.machine.alone])
         self.post(self.machine.lost(owned))
 
     def post(self, events: list[Event]) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tailrace.delivery.outcome import SUCCESS, CallOutcome, OutcomeKind
 from tailrace.subscription.shard.queues import OnDeadLetter, Queue
+from tailrace.subscription.shard.step import StepKind
 from tests.support.shards import FAILED, REJECTED, RETRY_S, Shop
 
 
@@ -88,6 +89,17 @@ def test_under_continue_a_dead_letter_holds_nothing_back() -> None:
     owner = shop.owner()
     owner.run_until_idle(fails(1))
     assert owner.calls == [(1, 1), (1, 2), (2, 1), (3, 1)]
+    assert shop.queued(Queue.DLQ) == [1]
+
+
+def test_under_continue_a_key_waits_until_its_dead_letter_is_stored() -> None:
+    shop = Shop(attempts=1, policy=OnDeadLetter.CONTINUE)
+    shop.push("a", 1, 2)
+    owner = shop.owner()
+    assert owner.start_calls() == [1]
+    owner.finish(1, FAILED)
+    assert owner.machine.step(shop.now).kind is not StepKind.CALL
+    assert owner.start_calls() == [2]
     assert shop.queued(Queue.DLQ) == [1]
 
 
