@@ -17,7 +17,7 @@ from tailrace.subscription.shard.attempts import Origin
 from tailrace.subscription.shard.commit import ShardCommit
 from tailrace.subscription.shard.intake import Intake
 from tailrace.subscription.shard.outbox import Outbox
-from tailrace.subscription.shard.queues import OnDeadLetter, Queue, Route
+from tailrace.subscription.shard.queues import MessageRoute, OnDeadLetter, Queue
 from tailrace.subscription.shard.takeover import Takeover
 from tailrace.subscription.store import takeover, transaction
 from tailrace.subscription.store.definition import StoredSubscription
@@ -74,9 +74,9 @@ def without_the_lag_rule(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def route_of(
         queue: Queue, *, lags_in_rq: bool, lags_in_dlq: bool, policy: OnDeadLetter
-    ) -> Route:
+    ) -> MessageRoute:
         blocked = queue is not Queue.DLQ and lags_in_dlq and policy is OnDeadLetter.BLOCK
-        return Route.TO_DLQ if blocked else Route.DELIVER
+        return MessageRoute.TO_DLQ if blocked else MessageRoute.DELIVER
 
     monkeypatch.setattr(lag, "route_of", route_of)
 
@@ -86,8 +86,8 @@ def without_the_lag_in_dlq(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def route_of(
         queue: Queue, *, lags_in_rq: bool, lags_in_dlq: bool, policy: OnDeadLetter
-    ) -> Route:
-        return Route.TO_RQ if queue is Queue.MQ and lags_in_rq else Route.DELIVER
+    ) -> MessageRoute:
+        return MessageRoute.TO_RQ if queue is Queue.MQ and lags_in_rq else MessageRoute.DELIVER
 
     monkeypatch.setattr(lag, "route_of", route_of)
 

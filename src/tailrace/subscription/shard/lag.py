@@ -13,7 +13,7 @@ from tailrace.delivery.fetched import FetchedBatch
 from tailrace.delivery.key_lanes import KeyLanes, LaneName
 from tailrace.message import Partition
 from tailrace.subscription.shard.commit import Move
-from tailrace.subscription.shard.queues import OnDeadLetter, Queue, Route, route_of
+from tailrace.subscription.shard.queues import MessageRoute, OnDeadLetter, Queue, route_of
 from tailrace.subscription.shard.streams import QueueIds, ShardStreams
 from tailrace.subscription.shard.turn import Turn
 
@@ -28,7 +28,7 @@ class LaggingKeys(NamedTuple):
     offsets: Iterable[tuple[bytes | None, Sequence[int]]]
 
 
-class Lag:
+class KeyLag:
     """The lanes of the three queues of a shard. For one thread at a time."""
 
     def __init__(self, policy: OnDeadLetter, streams: ShardStreams) -> None:
@@ -76,10 +76,10 @@ class Lag:
         name = lanes.pop_ready()
         return Turn(queue, name, lanes.head(name))
 
-    def route(self, turn: Turn) -> Route:
+    def route(self, turn: Turn) -> MessageRoute:
         """Return where a message goes whose turn has come."""
         if isinstance(turn.lane, int):
-            return Route.DELIVER  # without a key it follows no other
+            return MessageRoute.DELIVER  # without a key it follows no other
         return route_of(
             turn.queue,
             lags_in_rq=turn.lane in self.lanes[Queue.RQ],

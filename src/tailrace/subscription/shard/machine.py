@@ -27,14 +27,14 @@ from tailrace.subscription.shard.attempts import Attempts, Begun, Origin
 from tailrace.subscription.shard.calls import Calls
 from tailrace.subscription.shard.commit import Move, ShardCommit
 from tailrace.subscription.shard.intake import HandedOut, Intake, MainStream
-from tailrace.subscription.shard.lag import Lag
+from tailrace.subscription.shard.lag import KeyLag
 from tailrace.subscription.shard.ledgers import Ledgers, gaps
 from tailrace.subscription.shard.moved_record import origin_of
 from tailrace.subscription.shard.options import ShardOptions
 from tailrace.subscription.shard.outbox import Outbox
 from tailrace.subscription.shard.payloads import Payloads, RecordRow
-from tailrace.subscription.shard.queues import Queue, Route
-from tailrace.subscription.shard.step import Step, StepKind
+from tailrace.subscription.shard.queues import MessageRoute, Queue
+from tailrace.subscription.shard.step import ShardStep, StepKind
 from tailrace.subscription.shard.streams import ShardStreams
 from tailrace.subscription.shard.takeover import Takeover
 from tailrace.subscription.shard.turn import NO_ATTEMPTS, Turn
@@ -49,7 +49,7 @@ BOUND_STEPS: Final = 4
 class ShardMachine:
     """One shard at one owner, in the process `worker`. For one thread at a time."""
 
-    lag: Lag
+    lag: KeyLag
     ledgers: Ledgers
     intake: Intake
 
@@ -75,7 +75,7 @@ class ShardMachine:
         self.loaded = True
         self.ledgers = Ledgers(takeover.ledgers)
         self.intake = Intake(takeover.streams, self.ledgers, takeover.handed_out)
-        self.lag = Lag(self.options.policy, takeover.streams)
+        self.lag = KeyLag(self.options.policy, takeover.streams)
         self.lag.add_lagging(Queue.RQ, takeover.rq)
         self.lag.add_lagging(Queue.DLQ, takeover.dlq)
         longest_s = self.options.retry.max.total_seconds()
@@ -120,21 +120,21 @@ class ShardMachine:
 
     # The steps.
 
-    def step(self, now: float) -> Step:
+    def step(self, now: float) -> ShardStep:
         """Return what to do next. The driver does it and calls this again, until `WAIT`."""
         if not self.loaded:
-            return Step(StepKind.WAIT if self.drained else StepKind.LOAD)
+            return ShardStep(StepKind.WAIT if self.drained else StepKind.LOAD)
         if self.draining:
-            return Step(StepKind.WAIT)
+            return ShardStep(StepKind.WAIT)
         missing = self._move_turns(now) or self._prepare(now)
         if missing is not None:
-            return Step(StepKind.READ_AGAIN, *missing)
+            return ShardStep(StepKind.READ_AGAIN, *missing)
         if self._calls.can_take or self._calls.wants_alone:
-            return Step(StepKind.CALL)
+            return ShardStep(StepKind.CALL)
         stream = self._to_read()
         if stream is not None:
-            return Step(StepKind.READ, stream.partition, stream.read_from)
-        return Step(StepKind.WAIT)
+            return ShardStep(StepKind.READ, stream.partition, stream.read_from)
+        return ShardStep(StepKind.WAIT)
 
     @property
     def due(self) -> float | None:
@@ -300,12 +300,12 @@ class ShardMachine:
             moved = False
             for turn in waiting:
                 route = self.lag.route(turn)
-                if route is Route.DELIVER:
+                if route is MessageRoute.DELIVER:
                     self._deliverable.append(turn)
                 elif self._find(turn) is None:
                     self._turns.append(turn)
                 else:
-                    self._move(turn, Queue.RQ if route is Route.TO_RQ else Queue.DLQ, None)
+                    self._move(turn, Queue.RQ if route is MessageRoute.TO_RQ else Queue.DLQ, None)
                     moved = True
             if not moved:
                 return self.lag.place(self._turns[0]) if self._turns else None

@@ -27,7 +27,7 @@ class OnDeadLetter(Enum):
     """They are delivered without it."""
 
 
-class Route(Enum):
+class MessageRoute(Enum):
     """Where the first message of a key goes."""
 
     DELIVER = "deliver"
@@ -35,10 +35,12 @@ class Route(Enum):
     TO_DLQ = "append to DLQ"
 
 
-def route_of(queue: Queue, *, lags_in_rq: bool, lags_in_dlq: bool, policy: OnDeadLetter) -> Route:
+def route_of(
+    queue: Queue, *, lags_in_rq: bool, lags_in_dlq: bool, policy: OnDeadLetter
+) -> MessageRoute:
     """Return where a message goes that was read from a queue, given the lag of its key."""
     if queue is Queue.MQ and lags_in_rq:
-        return Route.TO_RQ
+        return MessageRoute.TO_RQ
     if queue is not Queue.DLQ and lags_in_dlq and policy is OnDeadLetter.BLOCK:
-        return Route.TO_DLQ
-    return Route.DELIVER
+        return MessageRoute.TO_DLQ
+    return MessageRoute.DELIVER

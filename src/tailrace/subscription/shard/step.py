@@ -18,7 +18,7 @@ class StepKind(Enum):
     WAIT = "wait for an event"
 
 
-class Step(NamedTuple):
+class ShardStep(NamedTuple):
     """A step, and for a read where it starts."""
 
     kind: StepKind

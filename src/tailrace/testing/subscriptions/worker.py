@@ -179,9 +179,11 @@ class SimulatedWorker:
                 if work is not None:
                     worked = True
                     yield ShardWork(owned, work)
-            if any(owned.machine.unsaved for owned in machine.shards.values()):
-                self._progress_is_due()
             worked = self._start_calls() or worked
+            if self._commits.waits and machine.to_commit(self._now()):
+                self._continue(self._commits)  # a step may prepare a call that waits for a commit
+            elif machine.unsaved(self._now()):
+                self._progress_is_due()
             if not worked and machine.version == seen:
                 self._set_timer()
                 yield None
