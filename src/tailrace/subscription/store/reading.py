@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,6 @@ def offsets_by_key(
     numbers, ranks = offsets.to_numpy()[order], indexes[order]
     starts = np.flatnonzero(np.diff(ranks, prepend=np.int64(-2)))
     names = encoded.dictionary.to_pylist()
-    for start, end in zip(starts, [*starts[1:], len(ranks)], strict=True):
+    for start, end in pairwise((*starts, len(ranks))):
         rank = int(ranks[start])
         yield (None if rank < 0 else names[rank]), numbers[start:end].tolist()
