@@ -14,7 +14,7 @@ from tailrace.hub.hub import Hub
 from tailrace.hub.topic import Topic
 from tailrace.message import Partition
 from tailrace.subscription.shard.machine import ShardMachine
-from tailrace.subscription.shard.options import ShardOptions
+from tailrace.subscription.shard.options import MOVE_BYTES_MAX, ShardOptions
 from tailrace.subscription.shard.queues import OnDeadLetter, Queue
 from tailrace.subscription.shard.step import StepKind
 from tailrace.subscription.shard.turn import Turn
@@ -69,6 +69,7 @@ class Shop:
     concurrency: int = 4
     shards: int = 1
     gap_every: int = 0
+    move_bytes_max: int = MOVE_BYTES_MAX
     backend: FaultyBackend = field(init=False)
     topic: Topic[Any] = field(init=False)
     now: float = 0.0
@@ -104,7 +105,13 @@ class Owner:
         self.epoch = raise_fence(shop.backend.store, shard_fence(NAME, f"0.{shard}", 0).name).epoch
         definition = stored(shop.backend).definition
         self.machine = ShardMachine(
-            ShardOptions(definition.retry, definition.policy, shop.concurrency), "w1"
+            ShardOptions(
+                definition.retry,
+                definition.policy,
+                shop.concurrency,
+                move_bytes_max=shop.move_bytes_max,
+            ),
+            "w1",
         )
         self.calls: list[tuple[Any, int]] = []
         """The values and attempt numbers of all calls, in order."""

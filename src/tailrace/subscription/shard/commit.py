@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from tailrace.backend.contract import TableKey
 from tailrace.delivery.key_lanes import LaneName
@@ -11,6 +12,9 @@ from tailrace.subscription.shard.attempts import Attempts, Origin
 from tailrace.subscription.shard.payloads import RecordRow
 from tailrace.subscription.shard.queues import Queue
 from tailrace.subscription.shard.turn import Turn
+
+FOLLOWS: Final = "an earlier message of its key failed"
+"""The reason of a message that was moved without an attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,11 @@ class Move:
     origin: Origin
     attempts: Attempts | None
     error: str
+
+    @property
+    def size_bytes(self) -> int:
+        """The approximate size of the record."""
+        return self.record.batch.record_bytes
 
     @property
     def key(self) -> bytes | None:
@@ -52,6 +61,8 @@ class ShardCommit:
     """True if it stores the outcome of a message that was called alone."""
     final: bool = False
     """True for the last commit of an owner that leaves in an orderly way."""
+    move_bytes: int = 0
+    """The approximate size of what is appended."""
     ledger: dict[TableKey, bytes | None] = field(default_factory=dict)
     """The entries of the ledgers, made from `acks` when the commit starts."""
 
@@ -63,6 +74,11 @@ class ShardCommit:
     def ack(self, partition: Partition, first: int, after: int) -> None:
         """Add an acknowledgement of the offsets from `first` up to, not including, `after`."""
         self.acks.setdefault(partition, []).append((first, after))
+
+    def move(self, move: Move) -> None:
+        """Add a message that is moved."""
+        self.moves.append(move)
+        self.move_bytes += move.size_bytes
 
     def followed_by(self, later: ShardCommit) -> ShardCommit:
         """Return one commit with everything of this one, which was not stored, and of a later
@@ -78,4 +94,5 @@ class ShardCommit:
             [*self.marked, *later.marked],
             self.ends_alone or later.ends_alone,
             later.final,
+            self.move_bytes + later.move_bytes,
         )

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 from tailrace.delivery.fetched import FetchedBatch
 from tailrace.delivery.outcome import CallOutcome, OutcomeKind
@@ -25,12 +24,12 @@ from tailrace.message import Partition
 from tailrace.subscription.shard.attempt_book import AttemptBook
 from tailrace.subscription.shard.attempts import Attempts, Begun, Origin
 from tailrace.subscription.shard.calls import Calls
-from tailrace.subscription.shard.commit import Move, ShardCommit
+from tailrace.subscription.shard.commit import FOLLOWS, Move, ShardCommit
 from tailrace.subscription.shard.intake import HandedOut, Intake, MainStream
 from tailrace.subscription.shard.lag import KeyLag
 from tailrace.subscription.shard.ledgers import Ledgers, gaps
 from tailrace.subscription.shard.moved_record import origin_of
-from tailrace.subscription.shard.options import ShardOptions
+from tailrace.subscription.shard.options import BOUND_STEPS, ShardOptions
 from tailrace.subscription.shard.outbox import Outbox
 from tailrace.subscription.shard.payloads import Payloads, RecordRow
 from tailrace.subscription.shard.queues import MessageRoute, Queue
@@ -39,11 +38,6 @@ from tailrace.subscription.shard.streams import ShardStreams
 from tailrace.subscription.shard.takeover import Takeover
 from tailrace.subscription.shard.turn import NO_ATTEMPTS, Turn
 from tailrace.topic.ledger import Progress
-
-FOLLOWS: Final = "an earlier message of its key failed"
-"""The reason of a message that was moved without an attempt."""
-BOUND_STEPS: Final = 4
-"""How far ahead `handed_out` is stored, as a multiple of the concurrency."""
 
 
 class ShardMachine:
@@ -112,8 +106,7 @@ class ShardMachine:
         ledgers: Mapping[Partition, Progress],
         handed_out: Mapping[Partition, HandedOut],
     ) -> None:
-        """Continue with more partitions: a storage topic of MQ was opened, RQ and DLQ go on in new
-        ones."""
+        """Continue with more partitions, after a storage topic of MQ was opened."""
         self.ledgers.add(ledgers)
         self.lag.open(streams)
         self.intake.add(streams, handed_out)
@@ -122,10 +115,10 @@ class ShardMachine:
 
     def step(self, now: float) -> ShardStep:
         """Return what to do next. The driver does it and calls this again, until `WAIT`."""
-        if not self.loaded:
-            return ShardStep(StepKind.WAIT if self.drained else StepKind.LOAD)
         if self.draining:
             return ShardStep(StepKind.WAIT)
+        if not self.loaded:
+            return ShardStep(StepKind.LOAD)
         missing = self._move_turns(now) or self._prepare(now)
         if missing is not None:
             return ShardStep(StepKind.READ_AGAIN, *missing)
@@ -302,13 +295,14 @@ class ShardMachine:
                 route = self.lag.route(turn)
                 if route is MessageRoute.DELIVER:
                     self._deliverable.append(turn)
-                elif self._find(turn) is None:
+                elif self._outbox_full or self._find(turn) is None:
                     self._turns.append(turn)
                 else:
                     self._move(turn, Queue.RQ if route is MessageRoute.TO_RQ else Queue.DLQ, None)
                     moved = True
             if not moved:
-                return self.lag.place(self._turns[0]) if self._turns else None
+                missing = next((turn for turn in self._turns if turn.record is None), None)
+                return None if missing is None or self._outbox_full else self.lag.place(missing)
 
     def _pop_turns(self, now: float) -> None:
         for queue in (Queue.RQ, Queue.MQ, Queue.DLQ):
@@ -323,7 +317,12 @@ class ShardMachine:
 
     @property
     def _may_move(self) -> bool:
-        return len(self._turns) + self._outbox.moves < self.options.moves_max
+        many = len(self._turns) + self._outbox.moves >= self.options.moves_max
+        return not (many or self._outbox_full)
+
+    @property
+    def _outbox_full(self) -> bool:
+        return self._outbox.move_bytes >= self.options.move_bytes_max
 
     def _prepare(self, now: float) -> tuple[Partition, int] | None:
         """Prepare some calls ahead. Returns the place of a record that has to be read for it."""
@@ -368,9 +367,8 @@ class ShardMachine:
         partition, offset = self.lag.place(turn)
         self._outbox.ready.ack(partition, offset, offset + 1)
         error = FOLLOWS if attempts is None else attempts.error
-        self._outbox.ready.moves.append(
-            Move(turn.queue, target, turn.lane, record, origin, attempts, error)
-        )
+        move = Move(turn.queue, target, turn.lane, record, origin, attempts, error)
+        self._outbox.ready.move(move)
         if attempts is not None:
             self._put_attempts(origin, attempts)
         self.lag.moves(turn, target)

@@ -32,6 +32,11 @@ class Outbox:
         unstored = 0 if self._unstored is None else len(self._unstored.moves)
         return len(self.ready.moves) + unstored
 
+    @property
+    def move_bytes(self) -> int:
+        """The approximate size of the messages that wait to be moved."""
+        return self.ready.move_bytes + (0 if self._unstored is None else self._unstored.move_bytes)
+
     def collect(self) -> ShardCommit:
         """Return everything that is ready. What could not be stored before goes first."""
         assert self.idle, "one commit at a time"

@@ -10,7 +10,7 @@ from tailrace.delivery.dead_letters.letter import ERROR, POSITION
 from tailrace.message import Partition, Position
 from tailrace.reserved_names import DEAD_LETTER_QUEUE_PREFIX, RETRY_QUEUE_PREFIX
 from tailrace.subscription.shard.attempts import Origin
-from tailrace.subscription.shard.machine import FOLLOWS
+from tailrace.subscription.shard.commit import FOLLOWS
 from tailrace.subscription.shard.queues import OnDeadLetter
 from tailrace.subscription.shard.turn import Turn
 from tailrace.subscription.store.names import worker_group

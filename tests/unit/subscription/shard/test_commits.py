@@ -122,6 +122,24 @@ def test_followers_wait_when_too_many_messages_wait_to_be_moved() -> None:
     assert [value for value, _ in owner.calls] == [0, *range(3000)]
 
 
+def test_the_size_of_what_waits_to_be_moved_is_bounded_too() -> None:
+    shop = Shop(move_bytes_max=2000)
+    shop.push("a", *range(500))
+    owner = shop.owner()
+    assert owner.start_calls() == [0]
+    shop.backend.before = down
+    owner.finish(0, FAILED)
+    owner.advance()
+    waiting = owner.machine._outbox.moves
+    assert 1 < waiting < 200
+    owner.commit()
+    owner.advance()
+    assert owner.machine._outbox.moves == waiting
+    shop.backend.before = up
+    owner.run_until_idle(lambda value: SUCCESS)
+    assert shop.queued(Queue.RQ) == list(range(500))
+
+
 def test_a_success_is_stored_with_everything_else_that_is_ready() -> None:
     shop = Shop()
     for number in range(4):
