@@ -14,6 +14,7 @@ from tailrace.backend.contract import Transaction
 from tailrace.delivery.outcome import SUCCESS, CallOutcome
 from tailrace.errors import BackendUnavailable
 from tailrace.subscription.shard.queues import OnDeadLetter, Queue
+from tests.support.counts import count
 from tests.support.faulty_backend import unknown
 from tests.support.shards import FAILED, REJECTED, Owner, Shop
 
@@ -182,4 +183,6 @@ class ShardModel(RuleBasedStateMachine):
 
 
 TestShardModel: Any = ShardModel.TestCase
-TestShardModel.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestShardModel.settings = settings(
+    max_examples=count("shard_histories", test=30, soak=1000), stateful_step_count=40, deadline=None
+)
