@@ -38,6 +38,14 @@ def parse_duration(value: object, what: str = "duration") -> timedelta:
     raise InvalidValue(what, value, FORM)
 
 
+def format_age(duration: timedelta) -> str:
+    """Return a duration for people, in its largest unit and rounded down: ``41 min``, ``3 h``."""
+    for name, unit in (("d", "d"), ("h", "h"), ("min", "m")):
+        if duration >= _UNITS[unit]:
+            return f"{duration // _UNITS[unit]:,} {name}"
+    return f"{max(timedelta(), duration) // _UNITS['s']} s"
+
+
 def format_duration(duration: timedelta) -> str:
     """Return the shortest text that parses to the same duration: ``90s`` is ``1m30s``."""
     rest = duration

@@ -13,6 +13,12 @@ RETRY_QUEUE_PREFIX: Final = f"{INTERNAL_PREFIX}retry-queue."
 DEAD_LETTER_QUEUE_PREFIX: Final = f"{INTERNAL_PREFIX}dead-letter-queue."
 """The prefixes of the two queues of a subscription, before its name."""
 
+REPLAY_PREFIX: Final = f"{INTERNAL_PREFIX}replay."
+"""The prefix of the subscriptions that replay a queue, before the queue, a dot and the replay."""
+
+WORKER_GROUP_PREFIX: Final = "subscription:"
+"""The prefix of the groups that the workers of subscriptions form, before the subscription."""
+
 COMMIT_LOG_SUFFIX: Final = ".commits"
 """The end of the name of a commit log, after the name of its pipeline."""
 

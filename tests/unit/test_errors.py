@@ -23,9 +23,14 @@ SAMPLES = [
     errors.TopicExists("orders", ["partitions 4, asked for 8"]),
     errors.UnknownGroup("biling", "./data", ["billing"]),
     errors.GroupExists("billing", "orders", "returns"),
+    errors.UnknownSubscription("mailr", "./data", ["mailer"]),
+    errors.UnknownQueue("jbs", "./data", ["jobs"]),
+    errors.UnknownReplay("jobs", "mornin", "./data", ["morning"]),
+    errors.SubscriptionExists("mailer", ["it has 4 shards, not 2"]),
     errors.InvalidName("topic", "a/b"),
     errors.InvalidValue("partitions", 5, "1, 2, 3 or a multiple of 4 or 6", "any_count=True"),
     errors.OutOfRange("orders/0.1", 9, 0, 9),
+    errors.NotRetained("orders/0.1", 0, 86_400_000, (3_600_000, 90_000_000)),
     errors.Sealed("orders", 1),
     errors.Fenced("producer/shop", 3, 4),
     errors.Conflict("topic/orders", 1, 2, b"{}"),
@@ -44,6 +49,7 @@ SAMPLES = [
     errors.IncompatibleHub("./data is of format 9", "this version reads 1"),
     errors.ReadOnlyHub("./data is open read-only", "nothing was written"),
     errors.NotSupported("list segments", "memory", "its log has no segment files"),
+    errors.EffectsUnavailable("postgresql://db/shop", "connection refused"),
     errors.BackendUnavailable("no lock after 10s", "held by pid 7"),
     errors.DiskFull("no room"),
     errors.HubClosed("closed"),
@@ -157,6 +163,17 @@ def test_an_unknown_group_names_the_nearest_and_how_to_create_it() -> None:
 )
 def test_an_offset_out_of_range_names_the_valid_range(error: errors.OutOfRange, valid: str) -> None:
     assert str(error).startswith(f"no record at orders/0.1@{error.offset} · {valid}")
+
+
+def test_records_that_are_not_retained_name_the_times_that_are() -> None:
+    error = errors.NotRetained("orders/0.1", 0, 86_400_000, (3_600_000, 90_000_000))
+    assert str(error) == (
+        "orders/0.1 no longer has all records from 1970-01-01T00:00:00.000Z to"
+        " 1970-01-02T00:00:00.000Z"
+        " · retained: 1970-01-01T01:00:00.000Z to 1970-01-02T01:00:00.000Z"
+        " · start the range at 1970-01-01T01:00:00.000Z or later"
+    )
+    assert "retained: no records" in str(errors.NotRetained("orders/0.1", 0, 10**18, None))
 
 
 def test_long_values_are_shortened_in_the_text_and_complete_in_the_attributes() -> None:

@@ -5,9 +5,14 @@
     ├── TopicExists (ValueError)            another topic has that name
     ├── UnknownGroup (LookupError)          no group of that name
     ├── GroupExists (ValueError)            a group of other topics has that name
+    ├── UnknownSubscription (LookupError)   no subscription of that name
+    ├── UnknownQueue (LookupError)          no queue of that name
+    ├── UnknownReplay (LookupError)         no replay of that id of the queue
+    ├── SubscriptionExists (ValueError)     another subscription has that name
     ├── InvalidName (ValueError)            a name that cannot be a directory and a URL part
     ├── InvalidValue (ValueError)           an argument out of its range, with the range
     ├── OutOfRange (IndexError)             no record at that offset, with the valid range
+    ├── NotRetained (LookupError)           records of that time were removed, with the rest
     ├── Sealed (RuntimeError)               the storage topic accepts no more records   · retryable
     ├── Fenced (RuntimeError)               a newer owner has this name
     ├── Conflict (RuntimeError)             an entry has an unexpected version   · retryable
@@ -26,6 +31,7 @@
     ├── IncompatibleHub (RuntimeError)      a hub that this version or this machine cannot open
     ├── ReadOnlyHub (PermissionError)       opened read-only, or without the right to write
     ├── NotSupported (RuntimeError)         an operation that the hub's backend does not have
+    ├── EffectsUnavailable (ConnectionError)  the database of effects did not answer   · retryable
     └── BackendUnavailable (TimeoutError)   the storage did not answer in time   · retryable
         ├── DiskFull                        no space on the disk; nothing was written
         ├── HubClosed                       closed, or stopped after a failed sync: open it again
@@ -42,10 +48,23 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tailrace.amount import format_amount
+from tailrace.clock import utc_time
 from tailrace.errors.base import Error
+from tailrace.errors.names import (
+    GroupExists,
+    InvalidName,
+    SubscriptionExists,
+    TopicExists,
+    UnknownGroup,
+    UnknownQueue,
+    UnknownReplay,
+    UnknownSubscription,
+    UnknownTopic,
+)
 from tailrace.errors.storage import (
     BackendUnavailable,
     DiskFull,
+    EffectsUnavailable,
     HubClosed,
     HubReplaced,
     IncompatibleHub,
@@ -54,8 +73,6 @@ from tailrace.errors.storage import (
     ReadOnlyHub,
     UnknownHub,
 )
-from tailrace.reserved_names import INTERNAL_PREFIX, pipeline_of
-from tailrace.suggestion import did_you_mean
 
 if TYPE_CHECKING:
     from tailrace.delivery.delivery import Delivery
@@ -63,100 +80,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BackendUnavailable", "Busy", "ConfigError", "Conflict", "CorruptBatch", "DecodeError",
-    "DeliveryFailed", "DiskFull", "EncodeError", "Error", "Fenced", "GroupExists", "HubClosed",
-    "HubReplaced", "IncompatibleHub", "InvalidName", "InvalidValue", "MessageTooLarge",
-    "NotSupported", "NothingToRead", "OutOfRange", "OutcomeUnknown", "PipelineFailed",
-    "ReadOnlyHub", "Sealed", "TopicExists", "TopicTypeMismatch", "UnknownGroup", "UnknownHub",
-    "UnknownTopic", "WatchExpired",
+    "DeliveryFailed", "DiskFull", "EffectsUnavailable", "EncodeError", "Error", "Fenced",
+    "GroupExists", "HubClosed", "HubReplaced", "IncompatibleHub", "InvalidName", "InvalidValue",
+    "MessageTooLarge", "NotRetained", "NotSupported", "NothingToRead", "OutOfRange",
+    "OutcomeUnknown",
+    "PipelineFailed", "ReadOnlyHub", "Sealed", "SubscriptionExists", "TopicExists",
+    "TopicTypeMismatch", "UnknownGroup", "UnknownHub", "UnknownQueue", "UnknownReplay",
+    "UnknownSubscription", "UnknownTopic", "WatchExpired",
 ]  # fmt: skip
-
-
-class UnknownTopic(Error, LookupError):
-    """No topic of that name in this hub, or no such storage topic or partition of it.
-
-    `known` lists the topics of the hub; internal topics only if the name is that of one.
-    """
-
-    def __init__(self, topic: str, hub: str, known: Iterable[str] = ()) -> None:
-        self.topic = topic
-        internal = topic.startswith(INTERNAL_PREFIX)
-        self.known = sorted(
-            name for name in known if internal or not name.startswith(INTERNAL_PREFIX)
-        )
-        near = did_you_mean(topic, self.known)
-        here = format_amount(len(self.known), "topic")
-        super().__init__(
-            f"no topic {topic!r} in {hub}",
-            f"{near} ({here} here)" if near else "",
-            self._remedy(topic),
-        )
-
-    @staticmethod
-    def _remedy(topic: str) -> str:
-        name, slash, _ = topic.partition("/")
-        if slash:
-            return f"list its partitions: tailrace topic show {name}"
-        if (pipeline := pipeline_of(topic)) is not None:
-            return f"pipeline {pipeline!r} creates it when it runs: tailrace pipeline run FILE"
-        return f"create it: tailrace topic create {topic} --partitions 4"
-
-
-class TopicExists(Error, ValueError):
-    """A topic of that name exists. `differences` lists how its definition differs from the
-    requested one."""
-
-    def __init__(self, topic: str, differences: Iterable[str] = ()) -> None:
-        self.topic = topic
-        self.differences = list(differences)
-        super().__init__(
-            f"topic {topic!r} exists" + (" with another definition" if self.differences else ""),
-            "; ".join(self.differences),
-            "open it with hub.topic(), or choose another name"
-            if self.differences
-            else "open it with hub.topic(), or create it with exist_ok=True, or --exist-ok",
-        )
-
-
-class UnknownGroup(Error, LookupError):
-    """No group of that name in this hub."""
-
-    def __init__(self, group: str, hub: str, known: Iterable[str] = ()) -> None:
-        self.group = group
-        self.known = sorted(known)
-        near = did_you_mean(group, self.known)
-        here = format_amount(len(self.known), "group")
-        super().__init__(
-            f"no group {group!r} in {hub}",
-            f"{near} ({here} here)" if near else "",
-            f"create it by consuming: tailrace tail TOPIC --group {group}",
-        )
-
-
-class GroupExists(Error, ValueError):
-    """A group of that name exists and consumes other topics: those that match `filter`."""
-
-    def __init__(self, group: str, filter: str, asked: str) -> None:
-        self.group = group
-        self.filter = filter
-        self.asked = asked
-        super().__init__(
-            f"group {group!r} consumes {filter!r}, not {asked!r}",
-            f"choose another name, or delete it: tailrace group delete {group}",
-        )
-
-
-class InvalidName(Error, ValueError):
-    """A name that is not safe as a directory, a part of a URL and a metric label."""
-
-    def __init__(self, kind: str, name: object, valid: str = "") -> None:
-        self.kind = kind
-        self.name = name
-        shown = repr(name)
-        valid = valid or "1 to 200 characters of a-z A-Z 0-9 . _ - that do not start with . or -"
-        super().__init__(
-            f"{shown if len(shown) <= 60 else shown[:57] + '...'} is not a valid {kind} name",
-            f"valid: {valid}",
-        )
 
 
 class InvalidValue(Error, ValueError):
@@ -198,6 +129,33 @@ class OutOfRange(Error, IndexError):
         else:
             valid = f"the partition is empty; its next record gets offset {end} or higher"
         super().__init__(f"no record at {where}@{offset}", valid)
+
+
+class NotRetained(Error, LookupError):
+    """Records of a range of time may have been removed: the range begins before the oldest
+    timestamp that is left.
+
+    `retained` has the least and the greatest timestamp that are left, or None if no record is.
+    """
+
+    def __init__(
+        self, where: str, start_ms: int, end_ms: int, retained: tuple[int, int] | None
+    ) -> None:
+        self.where = where
+        self.start_ms = start_ms
+        self.end_ms = end_ms
+        self.retained = None if retained is None else (retained[0], retained[1])
+        if retained is None:
+            left = "retained: no records"
+            remedy = "start the range at the time of its next message, or later"
+        else:
+            left = f"retained: {_text(retained[0])} to {_text(retained[1])}"
+            remedy = f"start the range at {_text(retained[0])} or later"
+        super().__init__(
+            f"{where} no longer has all records from {_text(start_ms)} to {_text(end_ms)}",
+            left,
+            remedy,
+        )
 
 
 class Sealed(Error, RuntimeError):
@@ -389,6 +347,14 @@ class PipelineFailed(Error, RuntimeError):
             "no record is lost: the next run continues from the stored progress",
             f"show its state: tailrace pipeline status {pipeline}",
         )
+
+
+def _text(time_ms: int) -> str:
+    """Return a time as an offset spec has it, or a number that is no time of Python's."""
+    try:
+        return utc_time(time_ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (OverflowError, ValueError):
+        return f"{time_ms} ms"
 
 
 # Tracebacks show, and pickles name, the module that users import from.

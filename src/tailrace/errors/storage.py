@@ -1,4 +1,4 @@
-"""The errors of hubs and their storage."""
+"""The errors of hubs, their storage, and the databases that handlers write to."""
 
 from __future__ import annotations
 
@@ -75,3 +75,21 @@ class OutcomeUnknown(BackendUnavailable):
     """The commit may or may not have happened. Named producers check it and retry themselves."""
 
     retryable = False
+
+
+class EffectsUnavailable(Error, ConnectionError):
+    """The database that a handler writes to did not answer. Nothing was written.
+
+    `database` is its address without user and password.
+    """
+
+    retryable = True
+
+    def __init__(self, database: str, reason: str, remedy: str = "") -> None:
+        self.database = database
+        self.reason = reason
+        super().__init__(
+            f"the database of effects {database} is unavailable: {reason}",
+            "nothing was written",
+            remedy,
+        )

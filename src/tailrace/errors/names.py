@@ -1,0 +1,192 @@
+"""The errors of names: nothing has the name, something else has it, or it is not valid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tailrace.amount import format_amount
+from tailrace.errors.base import Error
+from tailrace.reserved_names import INTERNAL_PREFIX, WORKER_GROUP_PREFIX, pipeline_of
+from tailrace.suggestion import did_you_mean
+
+
+class UnknownTopic(Error, LookupError):
+    """No topic of that name in this hub, or no such storage topic or partition of it.
+
+    `known` lists the topics of the hub; internal topics only if the name is that of one.
+    `subscription` is the one whose topic was deleted, if the error is about a subscription.
+    """
+
+    def __init__(
+        self, topic: str, hub: str, known: Iterable[str] = (), subscription: str | None = None
+    ) -> None:
+        self.topic = topic
+        self.subscription = subscription
+        internal = topic.startswith(INTERNAL_PREFIX)
+        self.known = sorted(
+            name for name in known if internal or not name.startswith(INTERNAL_PREFIX)
+        )
+        if subscription is not None:
+            super().__init__(
+                f"topic {topic!r} of subscription {subscription!r} was deleted from {hub}",
+                f"delete the subscription: tailrace subscription delete {subscription}",
+            )
+            return
+        near = did_you_mean(topic, self.known)
+        here = format_amount(len(self.known), "topic")
+        super().__init__(
+            f"no topic {topic!r} in {hub}",
+            f"{near} ({here} here)" if near else "",
+            self._remedy(topic),
+        )
+
+    @staticmethod
+    def _remedy(topic: str) -> str:
+        name, slash, _ = topic.partition("/")
+        if slash:
+            return f"list its partitions: tailrace topic show {name}"
+        if (pipeline := pipeline_of(topic)) is not None:
+            return f"pipeline {pipeline!r} creates it when it runs: tailrace pipeline run FILE"
+        return f"create it: tailrace topic create {topic} --partitions 4"
+
+
+class TopicExists(Error, ValueError):
+    """A topic of that name exists. `differences` lists how its definition differs from the
+    requested one."""
+
+    def __init__(self, topic: str, differences: Iterable[str] = ()) -> None:
+        self.topic = topic
+        self.differences = list(differences)
+        super().__init__(
+            f"topic {topic!r} exists" + (" with another definition" if self.differences else ""),
+            "; ".join(self.differences),
+            "open it with hub.topic(), or choose another name"
+            if self.differences
+            else "open it with hub.topic(), or create it with exist_ok=True, or --exist-ok",
+        )
+
+
+class UnknownGroup(Error, LookupError):
+    """No group of that name in this hub. `subscriptions` lists those of the hub."""
+
+    def __init__(
+        self,
+        group: str,
+        hub: str,
+        known: Iterable[str] = (),
+        subscriptions: Iterable[str] = (),
+    ) -> None:
+        self.group = group
+        self.known = sorted(known)
+        subscription = group.removeprefix(WORKER_GROUP_PREFIX)
+        if subscription != group or group in subscriptions:
+            super().__init__(
+                f"no group {group!r} in {hub}",
+                "the workers of a subscription are shown with it: "
+                f"tailrace subscription show {subscription}",
+            )
+            return
+        near = did_you_mean(group, self.known)
+        here = format_amount(len(self.known), "group")
+        super().__init__(
+            f"no group {group!r} in {hub}",
+            f"{near} ({here} here)" if near else "",
+            f"create it by consuming: tailrace tail TOPIC --group {group}",
+        )
+
+
+class GroupExists(Error, ValueError):
+    """A group of that name exists and consumes other topics: those that match `filter`."""
+
+    def __init__(self, group: str, filter: str, asked: str) -> None:
+        self.group = group
+        self.filter = filter
+        self.asked = asked
+        super().__init__(
+            f"group {group!r} consumes {filter!r}, not {asked!r}",
+            f"choose another name, or delete it: tailrace group delete {group}",
+        )
+
+
+class UnknownSubscription(Error, LookupError):
+    """No subscription of that name in this hub."""
+
+    def __init__(self, subscription: str, hub: str, known: Iterable[str] = ()) -> None:
+        self.subscription = subscription
+        self.known = sorted(known)
+        near = did_you_mean(subscription, self.known)
+        here = format_amount(len(self.known), "subscription")
+        super().__init__(
+            f"no subscription {subscription!r} in {hub}",
+            f"{near} ({here} here)" if near else "",
+            f"create it: tailrace subscription create {subscription} --topic TOPIC",
+        )
+
+
+class UnknownQueue(Error, LookupError):
+    """No queue of that name in this hub."""
+
+    def __init__(self, queue: str, hub: str, known: Iterable[str] = ()) -> None:
+        self.queue = queue
+        self.known = sorted(known)
+        near = did_you_mean(queue, self.known)
+        here = format_amount(len(self.known), "queue")
+        super().__init__(
+            f"no queue {queue!r} in {hub}",
+            f"{near} ({here} here)" if near else "",
+            f"create it: tailrace queue create {queue}, or hub.queue({queue!r}) without strict",
+        )
+
+
+class UnknownReplay(Error, LookupError):
+    """No replay of that id of this queue."""
+
+    def __init__(self, queue: str, replay: str, hub: str, known: Iterable[str] = ()) -> None:
+        self.queue = queue
+        self.replay = replay
+        self.known = sorted(known)
+        near = did_you_mean(replay, self.known)
+        here = format_amount(len(self.known), "replay")
+        super().__init__(
+            f"no replay {replay!r} of queue {queue!r} in {hub}",
+            f"{near} ({here} of this queue)" if near else "",
+            "list them: queue.replays()",
+        )
+
+
+class SubscriptionExists(Error, ValueError):
+    """A subscription of that name exists. `differences` lists how its definition differs from the
+    requested one. `remedy` replaces the last sentence of the message."""
+
+    def __init__(
+        self, subscription: str, differences: Iterable[str] = (), remedy: str = ""
+    ) -> None:
+        self.subscription = subscription
+        self.differences = list(differences)
+        super().__init__(
+            f"subscription {subscription!r} exists"
+            + (" with another definition" if self.differences else ""),
+            "; ".join(self.differences),
+            remedy
+            or (
+                "change its retry policy or filter with subscription.update(), or with tailrace"
+                f" subscription update {subscription}, or choose another name"
+                if self.differences
+                else "open it with hub.subscription(), or create it with exist_ok=True, or"
+                " --exist-ok"
+            ),
+        )
+
+
+class InvalidName(Error, ValueError):
+    """A name that is not safe as a directory, a part of a URL and a metric label."""
+
+    def __init__(self, kind: str, name: object, valid: str = "") -> None:
+        self.kind = kind
+        self.name = name
+        shown = repr(name)
+        valid = valid or "1 to 200 characters of a-z A-Z 0-9 . _ - that do not start with . or -"
+        super().__init__(
+            f"{shown if len(shown) <= 60 else shown[:57] + '...'} is not a valid {kind} name",
+            f"valid: {valid}",
+        )
