@@ -111,6 +111,20 @@ class Bounds(NamedTuple):
     sealed: bool
 
 
+class OffsetSpan(NamedTuple):
+    """Offsets of a partition: from `start` up to, not including, `end`. Empty if they are equal."""
+
+    start: int
+    end: int
+
+
+class TimeBounds(NamedTuple):
+    """The least and the greatest timestamp of the records of a partition."""
+
+    least_ms: int
+    greatest_ms: int
+
+
 class Amount(NamedTuple):
     """A number of records and their approximate number of bytes."""
 
@@ -155,8 +169,30 @@ class Log(Protocol):
     def amount(self, partition: Partition, start: int = 0, end: int | None = None) -> Amount:
         """Count the records from `start` up to, not including, `end`; offsets have gaps.
 
-        Does not read the records if the backend can count them without. `CorruptBatch` if the
-        index of a part of the partition is damaged.
+        Offsets outside the bounds of the partition count nothing. Does not read the records if the
+        backend can count them without. `CorruptBatch` if the index of a part of the partition is
+        damaged.
+        """
+
+    def offsets_between(self, partition: Partition, start_ms: int, end_ms: int) -> OffsetSpan:
+        """Return offsets that hold every committed record with `start_ms <= timestamp < end_ms`.
+
+        Timestamps do not rise within a partition, because producers set them by their own clocks.
+        The span ends at the borders of batches, so it holds records of other times too: callers
+        check the timestamp of each record. Empty if no record can match. Goes by the least and the
+        greatest timestamp of each batch, and reads no records.
+
+        Damage never makes the span too short: all offsets of a segment whose index is damaged
+        count as matching. Reading them is `CorruptBatch`. Records that compaction or retention has
+        removed are not found: see `whole_from` and `Bounds.start`.
+        """
+
+    def time_bounds(self, partition: Partition) -> TimeBounds | None:
+        """Return the least and the greatest timestamp of the committed records; None without
+        records.
+
+        Goes by the timestamps of each batch, and reads no records. `CorruptBatch` if the index of a
+        part of the partition is damaged.
         """
 
     def whole_from(self, partition: Partition) -> int:

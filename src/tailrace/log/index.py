@@ -17,7 +17,7 @@ touching older ones: bytes after the length that `hub.db` names do not exist.
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -49,7 +49,8 @@ ENTRY = np.dtype(
 
 class BatchEntry(NamedTuple):
     """The offsets and bytes of a batch in a segment. `base + records` is the first offset after the
-    batch."""
+    batch. `first_timestamp` is the least timestamp of its records, and `last_timestamp` the
+    greatest, in whatever order the records are."""
 
     base: int
     records: int
@@ -140,6 +141,50 @@ class IndexReader:
             if damage is not None:
                 raise damage
         return b"".join(found)
+
+    def offsets_between(
+        self, descriptor: int, index_bytes: int, start_ms: int, end_ms: int
+    ) -> tuple[int, int] | None:
+        """Return the offsets from the first to the last batch that can have a timestamp from
+        `start_ms` up to, not including, `end_ms`; None if no batch can.
+
+        Reads from both ends up to a match. `DamagedIndex` if damage hides the answer.
+        """
+        blocks = self._whole(descriptor, index_bytes)
+        first = self._first_match(descriptor, blocks, start_ms, end_ms)
+        if first is None:
+            return None
+        last = self._first_match(descriptor, blocks[::-1], start_ms, end_ms)
+        assert last is not None
+        return int(first["base"][0]), int(last["base"][-1]) + int(last["records"][-1])
+
+    def time_bounds(self, descriptor: int, index_bytes: int) -> tuple[int, int]:
+        """Return the least and the greatest timestamp of all entries, of which there is one or
+        more. `DamagedIndex` if damage hides the answer."""
+        times: list[tuple[int, int]] = []
+        for number in self._whole(descriptor, index_bytes):
+            rows = self._rows(descriptor, number)
+            least, greatest = rows["first_timestamp"].min(), rows["last_timestamp"].max()
+            times.append((int(least), int(greatest)))
+        return min(least for least, _ in times), max(greatest for _, greatest in times)
+
+    def _first_match(
+        self, descriptor: int, blocks: range, start_ms: int, end_ms: int
+    ) -> npt.NDArray[np.void] | None:
+        """Return the entries of the first block with a match that can match."""
+        for number in blocks:
+            rows = self._rows(descriptor, number)
+            matches = (rows["first_timestamp"] < end_ms) & (rows["last_timestamp"] >= start_ms)
+            if matches.any():
+                return rows[matches]
+        return None
+
+    def _whole(self, descriptor: int, index_bytes: int) -> range:
+        """Return the numbers of all blocks; `DamagedIndex` if one of them is not found."""
+        damage = self._walk(descriptor, index_bytes)
+        if damage is not None:
+            raise damage
+        return range(bisect_left(self._blocks, index_bytes, key=lambda block: block.position))
 
     def _walk(self, descriptor: int, index_bytes: int) -> DamagedIndex | None:
         while self._walked_bytes < index_bytes:

@@ -1,7 +1,8 @@
-"""Records for one consumer alone: dead letters that were redelivered.
+"""Records that Tailrace stored again: redelivered dead letters, and copies of replays.
 
-Such a record has the header `FOR`, with the full name of its consumer. If the consumer is a group,
-it also has the header `ORIGIN`. Both are for Tailrace: messages and deliveries do not show them.
+A dead letter for one consumer alone has the header `FOR`, with the full name of its consumer. If
+the consumer is a group, it also has the header `ORIGIN`. A message that a replay has pushed again
+has the header `REPLAYED`. All are for Tailrace: messages and deliveries do not show them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ FOR: Final = f"{INTERNAL_PREFIX}for"
 ORIGIN: Final = f"{INTERNAL_PREFIX}origin"
 """The position that the record had at first."""
 
-_HIDDEN: Final = frozenset((FOR, ORIGIN))
+REPLAYED: Final = f"{INTERNAL_PREFIX}replayed"
+"""The id of the replay that has pushed the record again."""
+
+_HIDDEN: Final = frozenset((FOR, ORIGIN, REPLAYED))
 
 
 def addressees_of(headers: pa.Array[Any]) -> Any:
@@ -33,6 +37,23 @@ def addressees_of(headers: pa.Array[Any]) -> Any:
     if not _occurs(headers, FOR):
         return None
     return pc.map_lookup(headers, query_key=pa.scalar(FOR), occurrence="first")
+
+
+def replays_of(headers: pa.Array[Any]) -> Any:
+    """Return, for each record, the replay that has pushed it again, or null; None if no record
+    names one.
+
+    `headers` is the column of the headers.
+    """
+    if not _occurs(headers, REPLAYED):
+        return None
+    return pc.map_lookup(headers, query_key=pa.scalar(REPLAYED), occurrence="first")
+
+
+def replay_in(headers: Mapping[str, bytes]) -> str | None:
+    """Return the replay that has pushed a record again; None for other records."""
+    found = headers.get(REPLAYED)
+    return None if found is None else found.decode("utf-8", "backslashreplace")
 
 
 def shown_headers(headers: Mapping[str, bytes]) -> Mapping[str, bytes]:

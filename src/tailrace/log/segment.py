@@ -195,6 +195,19 @@ class Segment:
         with self._walking:
             return self._index.packed(descriptor, index_bytes, start, end)
 
+    def folded_between(
+        self, index_bytes: int, start_ms: int, end_ms: int
+    ) -> tuple[int, int] | None:
+        """Return the offsets from the first to the last folded batch that can have a timestamp
+        from `start_ms` up to, not including, `end_ms`; None if no batch can."""
+        # A reader of its own: a long search would keep others from the shared one.
+        reader = IndexReader(self._disk)
+        return reader.offsets_between(self._descriptor(".index"), index_bytes, start_ms, end_ms)
+
+    def folded_times(self, index_bytes: int) -> tuple[int, int]:
+        """Return the least and the greatest timestamp of the folded batches."""
+        return IndexReader(self._disk).time_bounds(self._descriptor(".index"), index_bytes)
+
     def _positions(self, first: BatchEntry, count: int) -> Positions | None:
         """Return where `count` records begin, relative to the first batch, if that is stored."""
         try:

@@ -228,7 +228,11 @@ def test_a_promised_header_block_that_is_not_there_is_damage() -> None:
 
 @given(st.lists(st.integers(0, 11), min_size=1, max_size=60))
 def test_splitting_keeps_every_row_once_and_in_order(numbers: list[int]) -> None:
-    rows = many(len(numbers))
+    times = [7919 * index % 101 for index in range(len(numbers))]
+    rows = [
+        row._replace(timestamp=time_ms)
+        for row, time_ms in zip(many(len(numbers)), times, strict=True)
+    ]
     batch, partitions = from_records(rows), np.array(numbers, np.int64)
     expected = [
         (number, [i for i, n in enumerate(numbers) if n == number])

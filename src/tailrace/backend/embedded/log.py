@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,20 +12,32 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.backend.capabilities import SegmentInfo
-from tailrace.backend.contract import Amount, Bounds, Chunk, StorageTopic
+from tailrace.backend.contract import (
+    Amount,
+    Bounds,
+    Chunk,
+    OffsetSpan,
+    StorageTopic,
+    TimeBounds,
+)
 from tailrace.backend.embedded.damage import corrupt, hidden, missing_file
 from tailrace.backend.embedded.extents import SegmentExtent
 from tailrace.backend.embedded.layout import Layout
 from tailrace.backend.embedded.lookup import (
+    FoldedSegment,
     SegmentRow,
     folded_end,
+    folded_segments,
+    live_between,
     live_entries,
     live_rows,
+    live_times,
     segment_after,
     segment_at,
 )
 from tailrace.backend.embedded.segments import Segments
 from tailrace.backend.embedded.snapshots import Snapshots, select
+from tailrace.backend.embedded.time_search import FoldedEntries
 from tailrace.errors import BackendUnavailable, CorruptBatch, OutOfRange, UnknownTopic
 from tailrace.log.columns import SCHEMA
 from tailrace.log.index import ENTRY, BatchEntry, DamagedIndex
@@ -123,10 +136,41 @@ class EmbeddedLog:
             for info in self.segments(partition):
                 found = found.plus(Amount(info.records, info.bytes))
             return found
-        end = self.bounds(partition).end if end is None else end
+        bounds = self.bounds(partition)
+        start = max(start, bounds.start)
+        end = bounds.end if end is None else min(end, bounds.end)
         for extent in self.extents(partition, start, end) if start < end else ():
             found = found.plus(extent.amount(start, end))
         return found
+
+    def offsets_between(self, partition: Partition, start_ms: int, end_ms: int) -> OffsetSpan:
+        """Search the times of batch entries; see the contract."""
+        while True:
+            with self._database().snapshot() as connection:
+                number, first_offset, end_offset, _ = self._row(connection, partition)
+                if start_ms >= end_ms:
+                    return OffsetSpan(end_offset, end_offset)
+                live = live_between(connection, number, start_ms, end_ms)
+                folded = self._folded(connection, partition, number)
+            try:
+                span = folded.widen(live, start_ms, end_ms)
+            except FileNotFoundError:
+                continue  # A segment was compacted after `hub.db` was read: read it again.
+            if span is None or span.end <= first_offset:
+                return OffsetSpan(end_offset, end_offset)
+            return OffsetSpan(max(span.start, first_offset), span.end)
+
+    def time_bounds(self, partition: Partition) -> TimeBounds | None:
+        """Return the least and the greatest time of batch entries; see the contract."""
+        while True:
+            with self._database().snapshot() as connection:
+                number, *_ = self._row(connection, partition)
+                live = live_times(connection, number)
+                folded = self._folded(connection, partition, number)
+            try:
+                return folded.time_bounds(live)
+            except FileNotFoundError:
+                continue  # As above.
 
     def whole_from(self, partition: Partition) -> int:
         """Return the offset below which compaction has dropped records."""
@@ -238,6 +282,17 @@ class EmbeddedLog:
                 file = str(error.filename or "a file")
                 yield None, CorruptBatch(str(partition), start, end - 1, file, reason)
                 return
+
+    def _folded(
+        self, connection: apsw.Connection, partition: Partition, number: int
+    ) -> FoldedEntries:
+        """Return the folded entries of a partition. Searching them needs no connection."""
+
+        def segment_of(row: FoldedSegment) -> Segment:
+            return self._segments().get(partition, number, row.base, row.generation)
+
+        segments = folded_segments(connection, number)
+        return FoldedEntries(partition, segments, segment_of, partial(self._names, partition))
 
     def _names(self, partition: Partition, file: str) -> bool:
         """True if a file belongs to a segment that `hub.db` names now."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
+from tailrace.backend.contract import OffsetSpan, TimeBounds
 from tailrace.backend.embedded.snapshots import select
 from tailrace.log.index import BatchEntry
 
@@ -28,6 +29,15 @@ class SegmentRow(NamedTuple):
     base: int
     generation: int
     end_offset: int | None
+    index_bytes: int
+
+
+class FoldedSegment(NamedTuple):
+    """A segment with folded entries. The active segment ends where the partition ends."""
+
+    base: int
+    generation: int
+    end_offset: int
     index_bytes: int
 
 
@@ -86,6 +96,42 @@ def live_rows(
         " WHERE partition = ? AND segment = ? AND base < ? AND base + records > ? ORDER BY base",
         (number, base, end, start),
     )
+
+
+def live_between(
+    connection: apsw.Connection, number: int, start_ms: int, end_ms: int
+) -> OffsetSpan | None:
+    """Return the offsets from the first to the last batch with an entry in `hub.db` that can have
+    a timestamp from `start_ms` up to, not including, `end_ms`; None if no batch can."""
+    ((start, end),) = select(
+        connection,
+        "SELECT min(base), max(base + records) FROM entries"
+        " WHERE partition = ? AND first_timestamp < ? AND last_timestamp >= ?",
+        (number, end_ms, start_ms),
+    )
+    return None if start is None else OffsetSpan(start, end)
+
+
+def live_times(connection: apsw.Connection, number: int) -> TimeBounds | None:
+    """Return the least and the greatest timestamp of the batches with an entry in `hub.db`."""
+    ((least, greatest),) = select(
+        connection,
+        "SELECT min(first_timestamp), max(last_timestamp) FROM entries WHERE partition = ?",
+        (number,),
+    )
+    return None if least is None else TimeBounds(least, greatest)
+
+
+def folded_segments(connection: apsw.Connection, number: int) -> list[FoldedSegment]:
+    """Return the segments of a partition that have folded entries, oldest first."""
+    rows = select(
+        connection,
+        "SELECT s.base, s.generation, coalesce(s.end_offset, p.end_offset), s.index_bytes"
+        " FROM segments s JOIN partitions p ON p.id = s.partition"
+        " WHERE s.partition = ? AND s.index_bytes > 0 ORDER BY s.base",
+        (number,),
+    )
+    return [FoldedSegment(*row) for row in rows]
 
 
 def folded_end(connection: apsw.Connection, number: int, base: int) -> int:

@@ -199,5 +199,9 @@ def _drop_lost_batches(connection: apsw.Connection, layout: Layout, disk: Disk) 
         connection.execute(
             "DELETE FROM entries WHERE partition = ? AND base = ?", (number, entry.base)
         )
-        connection.execute("UPDATE partitions SET entries = entries - 1 WHERE id = ?", (number,))
+        # The segment takes no more appends, so `records` only counts those that can be read.
+        connection.execute(
+            "UPDATE partitions SET entries = entries - 1, records = records - ? WHERE id = ?",
+            (entry.records, number),
+        )
     return gaps

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from tailrace.backend.contract import Amount, Bounds, Change, Chunk, StorageTopic
+from tailrace.backend.contract import (
+    Amount,
+    Bounds,
+    Change,
+    Chunk,
+    OffsetSpan,
+    StorageTopic,
+    TimeBounds,
+)
 from tailrace.errors import Conflict, OutOfRange, Sealed, UnknownTopic
 from tailrace.log.columns import from_records
 from tailrace.log.record import OVERHEAD_BYTES, Encoded, Record, decode_records
@@ -13,22 +22,33 @@ from tailrace.message import Partition, Range
 from tailrace.testing.memory.gate import Gate
 
 
+class _Batch(NamedTuple):
+    """The offsets of one append, and the least and the greatest timestamp of its records."""
+
+    start: int
+    end: int
+    least_ms: int
+    greatest_ms: int
+
+
 class _Partition:
     """Records and their offsets, in order; `end` is after them and after any gap that follows."""
 
-    __slots__ = ("appends", "created", "end", "offsets", "records", "sealed")
+    __slots__ = ("appends", "batches", "created", "end", "offsets", "records", "sealed", "start")
 
     def __init__(self, created: int) -> None:
         self.created = created
         self.records: list[Record] = []
         self.offsets: list[int] = []
+        self.batches: list[_Batch] = []
+        self.start = 0
         self.end = 0
         self.appends = 0
         self.sealed = False
 
     @property
     def bounds(self) -> Bounds:
-        return Bounds(0, self.end, self.sealed)
+        return Bounds(self.start, self.end, self.sealed)
 
 
 class MemoryLog:
@@ -59,7 +79,7 @@ class MemoryLog:
         with self._gate.entered():
             held = self._partition(partition)
             if not 0 <= start <= held.end:
-                raise OutOfRange(str(partition), start, 0, held.end)
+                raise OutOfRange(str(partition), start, held.start, held.end)
             stop = max(start, held.end if end is None else min(end, held.end))
             first, last = bisect_left(held.offsets, start), bisect_left(held.offsets, stop)
             found = _fitting((held.records[i] for i in range(first, last)), bytes_max)
@@ -74,11 +94,42 @@ class MemoryLog:
             records = held.records[first:last]
         return Amount(len(records), sum(map(_size_bytes, records)))
 
+    def offsets_between(self, partition: Partition, start_ms: int, end_ms: int) -> OffsetSpan:
+        """Search the times of batches."""
+        with self._gate.entered():
+            held = self._partition(partition)
+            found = [
+                batch
+                for batch in held.batches
+                if start_ms < end_ms and batch.least_ms < end_ms and batch.greatest_ms >= start_ms
+            ]
+            if not found:
+                return OffsetSpan(held.end, held.end)
+            return OffsetSpan(found[0].start, found[-1].end)
+
+    def time_bounds(self, partition: Partition) -> TimeBounds | None:
+        """Return the least and the greatest time of batches."""
+        with self._gate.entered():
+            batches = self._partition(partition).batches
+            if not batches:
+                return None
+            least = min(batch.least_ms for batch in batches)
+            return TimeBounds(least, max(batch.greatest_ms for batch in batches))
+
     def whole_from(self, partition: Partition) -> int:
         """Return 0: nothing is compacted."""
         with self._gate.entered():
             self._partition(partition)
         return 0
+
+    def remove_before(self, partition: Partition, offset: int) -> None:
+        """Remove the appends that end at or below an offset, as retention does."""
+        with self._gate.entered():
+            held = self._partition(partition)
+            while held.batches and held.batches[0].end <= offset:
+                held.start = held.batches.pop(0).end
+            gone = bisect_left(held.offsets, held.start)
+            del held.offsets[:gone], held.records[:gone]
 
     def check_open(self, partition: Partition, since: int | None) -> None:
         """Raise unless the partition accepts appends.
@@ -99,6 +150,8 @@ class MemoryLog:
         end = start + encoded.count
         held.records += decode_records(encoded.stamp(start))
         held.offsets += range(start, end)
+        times = encoded.first_timestamp, encoded.last_timestamp
+        held.batches.append(_Batch(start, end, *times))
         held.end = end + gap
         held.appends += 1
         return Range(partition, start, encoded.count)
