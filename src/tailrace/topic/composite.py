@@ -21,6 +21,7 @@ from tailrace.payload.agreement import differences as type_differences
 from tailrace.payload.agreement import extends
 from tailrace.payload.value_type import ValueType
 from tailrace.topic.lineage import Shape, check_count, follows, next_shape
+from tailrace.topic.order_by import OrderBy
 from tailrace.topic.router import RouterKind
 
 TOPICS: Final = "topic/"
@@ -50,7 +51,8 @@ class Definition(msgspec.Struct, frozen=True):
     `storage` are the shapes of its storage topics, oldest first; `pointer` is the index of the one
     that pushes go to. `identity` differs from that of an earlier topic of the same name.
     `value_type` is the type of its values; None if they may be of any type, and in hubs of versions
-    that stored none.
+    that stored none. `order_by` is what the key of a message is made from; None if messages are
+    pushed with their keys.
     """
 
     router: RouterKind
@@ -60,6 +62,7 @@ class Definition(msgspec.Struct, frozen=True):
     created_ms: int
     identity: str
     value_type: ValueType | None = None
+    order_by: str | None = None
 
     @property
     def shape(self) -> Shape:
@@ -137,6 +140,7 @@ class Definition(msgspec.Struct, frozen=True):
         router: RouterKind,
         content_type: str,
         value_type: ValueType | None = None,
+        order_by: str | None = None,
     ) -> list[str]:
         """List how this definition differs from a requested one, in words.
 
@@ -154,6 +158,8 @@ class Definition(msgspec.Struct, frozen=True):
             fields = type_differences(self.value_type, value_type)
             head = f"its type is {self.value_type.text}, not {value_type.name}"
             found += [f"{head}: {'; '.join(fields)}"] if fields else []
+        if order_by != self.order_by:
+            found.append(f"it is ordered by {self.order_by or 'key'}, not by {order_by or 'key'}")
         return found
 
 
@@ -166,11 +172,14 @@ def first_definition(
     created_ms: int,
     identity: str,
     value_type: ValueType | None = None,
+    order_by: str | None = None,
 ) -> Definition:
     """Return a new topic: one storage topic with K = 1, and the pointer at it."""
     check_count(partitions, any_count)
+    if order_by is not None:
+        OrderBy(order_by).check_type(value_type)
     shapes = (Shape(partitions, 1),)
-    return Definition(router, content_type, shapes, 0, created_ms, identity, value_type)
+    return Definition(router, content_type, shapes, 0, created_ms, identity, value_type, order_by)
 
 
 def creation(topic: str, definition: Definition) -> Change:

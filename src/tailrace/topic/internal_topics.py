@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+from typing import Final
 
 from tailrace.backend.contract import Backend
-from tailrace.errors import Conflict, InvalidName, UnknownTopic
+from tailrace.errors import Conflict, InvalidName, InvalidValue, UnknownTopic
 from tailrace.payload import JSON
 from tailrace.reserved_names import (
     COMMIT_LOG_SUFFIX,
+    DEAD_LETTER_QUEUE_PREFIX,
     DEAD_LETTERS_SUFFIX,
     INTERNAL_PREFIX,
+    RETRY_QUEUE_PREFIX,
     pipeline_of,
 )
 from tailrace.topic.composite import check_new_name, creation, first_definition
 from tailrace.topic.router import RouterKind
 from tailrace.topic.view import View, find
+
+_QUEUES: Final = (RETRY_QUEUE_PREFIX, DEAD_LETTER_QUEUE_PREFIX)
 
 
 def is_internal(name: str) -> bool:
@@ -36,6 +41,27 @@ def check_new_topic(name: object) -> str:
         valid = f"{reserved}, which are those of pipelines; {creates}: tailrace pipeline run FILE"
         raise InvalidName("topic", name, valid)
     return checked
+
+
+def is_queue(topic: str) -> bool:
+    """True if the name is that of the RQ or DLQ of a subscription."""
+    return topic.startswith(_QUEUES)
+
+
+def check_not_queue(topic: str) -> None:
+    """Raise `InvalidValue` if a topic is the RQ or DLQ of a subscription.
+
+    Users may read such a topic. Only the workers of the subscription append to it, and it changes
+    with the subscription alone: otherwise a key would have two shards.
+    """
+    if is_queue(topic):
+        name = topic.removeprefix(RETRY_QUEUE_PREFIX).removeprefix(DEAD_LETTER_QUEUE_PREFIX)
+        raise InvalidValue(
+            "topic",
+            topic,
+            f"a topic that is not a queue of a subscription; {name!r} manages this one itself",
+            f"show it: tailrace subscription show {name}",
+        )
 
 
 def open_internal_topic(backend: Backend, name: str, now_ms: int, partitions: int = 1) -> View:

@@ -28,7 +28,7 @@ def offsets_at(
     log = view.backend.log
     offsets: dict[Partition, int] = {}
     left = spec.count if isinstance(spec, Newest) else 0
-    for partitions in _storage_topics(view) if only is None else [{only: log.bounds(only)}]:
+    for partitions in storage_topics(view) if only is None else [{only: log.bounds(only)}]:
         if isinstance(spec, Newest):
             found, count = _newest(log, partitions, left)
             offsets |= found
@@ -83,7 +83,7 @@ def _offset_at_time(log: Log, partition: Partition, bounds: Bounds, time_ms: int
     return low
 
 
-def _storage_topics(view: View) -> Iterator[dict[Partition, Bounds]]:
+def storage_topics(view: View) -> Iterator[dict[Partition, Bounds]]:
     """Yield the bounds of each partition, storage topic by storage topic, the newest first."""
     definition = view.refresh().definition
     for storage in reversed(range(len(definition.storage))):

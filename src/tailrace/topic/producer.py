@@ -96,10 +96,12 @@ class Producer(Unpicklable, Generic[T]):
             data, block = given, None
         else:
             data, block = builder.data(value, headers)
-        if type(key) is bytes and len(key) <= builder.key_bytes_max:
+        if type(key) is bytes and len(key) <= builder.raw_key_bytes_max:
             key_bytes = key
-        else:
+        elif builder.order_by is None:
             key_bytes = builder.key(key)
+        else:
+            key_bytes = builder.ordered_key(key, data, block)
         time_ms = builder.now_ms() if timestamp is None else milliseconds(timestamp)
         with self._lock:
             batch = self._filling or self._open_batch()

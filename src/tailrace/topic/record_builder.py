@@ -16,6 +16,7 @@ from tailrace.log.messages import encode_messages
 from tailrace.log.record import TIMESTAMP_MAX, Record, header_block
 from tailrace.payload import BYTES, CONTENT_TYPE, Payload
 from tailrace.settings import HubSettings
+from tailrace.topic.order_by import OrderBy, at_place
 from tailrace.topic.reserved_headers import check_header_name, check_header_names
 from tailrace.topic.routed_batch import RoutedBatch
 
@@ -38,22 +39,31 @@ _PAIRS: Final = "pairs of a key and a value: [(key, value), ...]"
 class RecordBuilder(Generic[T]):
     """Builds records of messages pushed to one topic; raises before anything is written.
 
-    `now_ms` gives the timestamp of messages without one. Keys of up to `key_bytes_max` bytes and
-    byte values of up to `raw_bytes_max` are stored unchanged; `raw_bytes_max` is -1 if values must
-    be encoded. A message with its headers may have `message_bytes_max` bytes.
+    `now_ms` gives the timestamp of messages without one. Keys of up to `raw_key_bytes_max` bytes
+    and byte values of up to `raw_bytes_max` are stored unchanged; `raw_bytes_max` is -1 if values
+    must be encoded. A message with its headers may have `message_bytes_max` bytes. If the topic has
+    an `order_by`, that is the key, and another one is refused; then `raw_key_bytes_max` is -1.
     """
 
     __slots__ = (
-        "_payload", "_topic", "key_bytes_max", "message_bytes_max", "now_ms", "raw_bytes_max",
+        "_payload", "_topic", "key_bytes_max", "message_bytes_max", "now_ms", "order_by",
+        "raw_bytes_max", "raw_key_bytes_max",
     )  # fmt: skip
 
     def __init__(
-        self, topic: str, payload: Payload[T], settings: HubSettings, clock: Clock
+        self,
+        topic: str,
+        payload: Payload[T],
+        settings: HubSettings,
+        clock: Clock,
+        order_by: str | None = None,
     ) -> None:
         self._topic = topic
         self._payload = payload
         self.now_ms = clock.now_ms
+        self.order_by = None if order_by is None else OrderBy(order_by)
         self.key_bytes_max = settings.key_bytes_max
+        self.raw_key_bytes_max = settings.key_bytes_max if order_by is None else -1
         self.message_bytes_max = settings.message_bytes_max
         # Bytes are then stored unchanged, so nothing needs to be encoded.
         raw = payload.content_type == BYTES and payload.kind in ("bytes", "untyped")
@@ -63,7 +73,8 @@ class RecordBuilder(Generic[T]):
         """Return one message as a record without an offset."""
         data, block = self.data(value, headers)
         time_ms = self.now_ms() if timestamp is None else milliseconds(timestamp)
-        return Record(0, time_ms, 0, 0, self.key(key) or None, block, data)
+        key_bytes = self.key(key) if self.order_by is None else self.ordered_key(key, data, block)
+        return Record(0, time_ms, 0, 0, key_bytes or None, block, data)
 
     def key(self, key: Key) -> bytes:
         """Return the bytes of a key; empty for none."""
@@ -74,6 +85,14 @@ class RecordBuilder(Generic[T]):
             raise InvalidValue("key", key, _KEYS)
         if len(found) > self.key_bytes_max:
             self._check_key(len(found))
+        return found
+
+    def ordered_key(self, key: Key, data: bytes, headers: Mapping[str, bytes] | None) -> bytes:
+        """Return the key of a message of a topic with an `order_by`, given its payload and its
+        headers; `InvalidValue` if the message lacks it, or was pushed with another key."""
+        assert self.order_by is not None
+        found = self.order_by.chosen(self.key(key), data, headers)
+        self._check_key(len(found))
         return found
 
     def data(self, value: T, headers: Headers) -> tuple[bytes, dict[str, bytes] | None]:
@@ -110,7 +129,7 @@ class RecordBuilder(Generic[T]):
             headers = {i: {CONTENT_TYPE: kind.encode()} for i, kind in enumerate(kinds) if kind}
         block_bytes = max(map(_block_bytes, headers.values()), default=0)
         self._check_message(max(map(len, data)) + block_bytes)
-        key_bytes = self._keys(keys)
+        key_bytes = self._keys(keys, data, headers)
         encoded = encode_messages(key_bytes, data, [self.now_ms()] * len(data), headers)
         return RoutedBatch(encoded, key_bytes)
 
@@ -121,9 +140,22 @@ class RecordBuilder(Generic[T]):
         """
         limits = self.key_bytes_max, self.message_bytes_max
         whole = checked_columns(batch, self.now_ms(), *limits)
+        if self.order_by is not None:
+            if numbers is not None and numbers.null_count < len(numbers):
+                problem = f"topic {self._topic!r} is ordered by {self.order_by.text}"
+                raise InvalidValue("partition", "chosen", "null in every row", problem=problem)
+            whole = self.order_by.with_keys(whole)
+            self._check_key(_longest(whole["key"]))
         return RoutedBatch(encode(whole), whole["key"], numbers)
 
-    def _keys(self, keys: list[Key]) -> list[bytes]:
+    def _keys(
+        self, keys: list[Key], data: list[bytes], headers: Mapping[int, Mapping[str, bytes]]
+    ) -> list[bytes]:
+        if self.order_by is not None:
+            return [
+                self._key_at(index, len(data), key, each, headers.get(index))
+                for index, (key, each) in enumerate(zip(keys, data, strict=True))
+            ]
         kinds = set(map(type, keys))
         if kinds == {bytes}:
             found = cast("list[bytes]", keys)
@@ -133,6 +165,14 @@ class RecordBuilder(Generic[T]):
             found = [self.key(key) for key in keys]
         self._check_key(max(map(len, found)))
         return found
+
+    def _key_at(
+        self, index: int, count: int, key: Key, data: bytes, headers: Mapping[str, bytes] | None
+    ) -> bytes:
+        try:
+            return self.ordered_key(key, data, headers)
+        except InvalidValue as error:
+            raise at_place(error, f"message {index} of {count}") from None
 
     def _check_key(self, size_bytes: int) -> None:
         _check_key(size_bytes, self.key_bytes_max)

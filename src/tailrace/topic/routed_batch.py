@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.backend.contract import Transaction
-from tailrace.log.columns import split
-from tailrace.log.record import Encoded
+from tailrace.log.columns import encode, split
+from tailrace.log.record import Encoded, Record
 from tailrace.message import Partition, Range, Receipt, Receipts
 from tailrace.topic.target import Target
 from tailrace.topic.view import View, commit_following
@@ -40,6 +40,11 @@ class RoutedBatch:
         self._keys = keys
         self._numbers = numbers
         self._indices: Indices = []
+
+    @classmethod
+    def of_records(cls, records: Sequence[Record]) -> RoutedBatch:
+        """Return a batch of single records."""
+        return cls(encode(tuple(records)), [record.key or b"" for record in records])
 
     def __len__(self) -> int:
         return self._records.count

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import gcd
 
 from tailrace.amount import format_amount
 from tailrace.topic.composite import Definition
-from tailrace.topic.lineage import Shape, consistent, follows
+from tailrace.topic.lineage import Shape, consistent, follows, is_usual_count
 from tailrace.topic.router import RouterKind
 
 _SHARDS_MAX = 64
@@ -68,6 +69,13 @@ def plan_scale(
     )
     consequences = tuple(_consequences(definition, scaled, shards, waiting))
     return Plan(topic, before, after, storage, waiting, shards, summary, consequences)
+
+
+def enough_partitions(partitions: int, wanted: int) -> int:
+    """Return the least multiple of a number of partitions, of those that topics have, that is at
+    least the wanted number."""
+    counts = filter(is_usual_count, itertools.count(partitions, partitions))
+    return next(count for count in counts if count >= wanted)
 
 
 def _successors(scaled: Definition, before: Shape) -> str:

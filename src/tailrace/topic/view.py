@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from tailrace.backend.contract import Backend, Transaction
 from tailrace.backend.retry import retry_on_conflict
@@ -23,6 +23,8 @@ from tailrace.topic.composite import (
     deletion,
 )
 from tailrace.topic.target import Target
+
+T = TypeVar("T")
 
 SWITCHES_MAX: Final = 100
 """The number of switches that one commit follows before it is `Busy`."""
@@ -131,9 +133,17 @@ def commit_following(
 
     A transaction is refused as a whole, so its records go to the new storage topic in their order.
     """
+    return follow_switches(views, lambda: backend.commit(build()))
+
+
+def follow_switches(views: Mapping[str, View], commit: Callable[[], T]) -> T:
+    """Return the result of a commit to the views' targets; on `Sealed`, follow the pointer of the
+    topic and commit again. `Sealed` of another topic is raised."""
     for _ in range(SWITCHES_MAX):
         try:
-            return backend.commit(build())
+            return commit()
         except Sealed as sealed:
+            if sealed.topic not in views:
+                raise
             views[sealed.topic].follow(sealed)
     raise Busy(f"{', '.join(views)} was switched {SWITCHES_MAX} times in a row", "push again later")

@@ -1,0 +1,59 @@
+"""Finding the offsets of a range of time in all partitions of a topic."""
+
+from __future__ import annotations
+
+from tailrace.backend.contract import Bounds, Log, OffsetSpan, TimeBounds
+from tailrace.errors import InvalidValue, NotRetained
+from tailrace.message import Partition
+from tailrace.topic.offset_search import storage_topics
+from tailrace.topic.view import View
+
+
+def offsets_between(view: View, start_ms: int, end_ms: int) -> dict[Partition, OffsetSpan]:
+    """Return, for every partition of a topic, offsets that hold every message stored so far whose
+    timestamp is `start_ms` or later, and before `end_ms`.
+
+    Sure whatever the clocks of the producers were. The spans hold messages of other times too:
+    callers check each timestamp. Reads the newest storage topic first, so that messages pushed
+    meanwhile are above the spans. Two equal times give empty spans; `InvalidValue` if the start is
+    after the end.
+
+    `NotRetained` if the oldest records of a partition were removed, and the range begins before the
+    least timestamp that is left, or no record is left. Timestamps of removed records are not
+    stored: if a removed record had a greater timestamp than one that is left, a range that holds
+    it can be found without an error. Records that compaction dropped, or that are removed after the
+    call, raise nothing either. `CorruptBatch` if damage hides the least timestamp that is left.
+    """
+    if start_ms > end_ms:
+        raise InvalidValue(
+            "the range of time", (start_ms, end_ms), "a start that is not after the end"
+        )
+    log = view.backend.log
+    spans: dict[Partition, OffsetSpan] = {}
+    gone: dict[Partition, TimeBounds | None] = {}
+    for partitions in storage_topics(view):
+        for where, bounds in partitions.items():
+            spans[where] = _below(log.offsets_between(where, start_ms, end_ms), bounds)
+            if start_ms < end_ms and not _is_whole(log, where):
+                gone[where] = log.time_bounds(where)
+    late = {where: each for where, each in gone.items() if each is None or start_ms < each.least_ms}
+    if late:
+        # The one from which on a range is whole in all of them.
+        where = max(late, key=lambda each: _least_ms(late[each]))
+        raise NotRetained(str(where), start_ms, end_ms, late[where])
+    return spans
+
+
+def _below(span: OffsetSpan, bounds: Bounds) -> OffsetSpan:
+    """Return the part of a span that was stored when the bounds were read."""
+    return OffsetSpan(min(span.start, bounds.end), min(span.end, bounds.end))
+
+
+def _is_whole(log: Log, partition: Partition) -> bool:
+    """True if no records were removed from the beginning of a partition. Asked after the search,
+    so that a removal meanwhile counts."""
+    return log.bounds(partition).start == 0
+
+
+def _least_ms(times: TimeBounds | None) -> float:
+    return float("inf") if times is None else times.least_ms
