@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from tailrace.amount import format_amount
 from tailrace.delivery.fetched import FetchedBatch, Resolution
@@ -20,6 +20,27 @@ _MODES: Final = tuple(Mode)
 _OPS: Final = tuple(Op)
 
 
+class Outputs(Protocol):
+    """Pushes that are stored together with the acknowledgement of a delivery."""
+
+    def push(
+        self,
+        topic: Any,
+        value: object,
+        *,
+        key: Any = None,
+        headers: Any = None,
+        timestamp: Any = None,
+    ) -> None:
+        """Push a message to a topic, given by name or as a `Topic`."""
+
+    def push_record(self, topic: str, record: Record) -> None:
+        """Push a record as it is, which may have reserved headers. For Tailrace itself."""
+
+    def end(self) -> None:
+        """Refuse further pushes. For workers."""
+
+
 class Delivery(Message[T], Generic[T]):
     """A message that was delivered to a consumer, to be acknowledged. `repr` shows no payload.
 
@@ -34,7 +55,7 @@ class Delivery(Message[T], Generic[T]):
     handle it, and only this consumer can acknowledge it.
     """
 
-    __slots__ = ("_batch", "_row", "attempt", "resolution")
+    __slots__ = ("_batch", "_connection", "_row", "_transaction", "attempt", "resolution")
 
     def __init__(self, batch: FetchedBatch, row: int, attempt: int) -> None:
         self._batch = batch
@@ -67,6 +88,43 @@ class Delivery(Message[T], Generic[T]):
         _decode = property(lambda self: self._batch.decode)
 
     @property
+    def tx(self) -> Outputs:
+        """The transaction of this delivery: what is pushed by it is stored together with the
+        acknowledgement, or not at all. Only with the guarantee ``"exactly-once"``."""
+        try:
+            return self._transaction
+        except AttributeError:
+            raise Error(
+                "delivery.tx needs a handler that declares exactly-once",
+                'start it with guarantee="exactly-once"',
+            ) from None
+
+    @property
+    def connection(self) -> Any:
+        """The database connection of this delivery: what is written by it is stored together with
+        the fact that the message was handled, or not at all. Only with `effects`."""
+        try:
+            return self._connection
+        except AttributeError:
+            raise Error(
+                "delivery.connection needs a handler with effects in a database",
+                'start it with guarantee="exactly-once", effects=SqlEffects(...)',
+            ) from None
+
+    @property
+    def replay(self) -> str | None:
+        """The id of the replay that delivers the message, or that has pushed it again to its queue;
+        None for all others."""
+        return self._batch.replay_of(self._row)
+
+    def bind(self, *, transaction: Outputs | None = None, connection: Any = None) -> None:
+        """Give the delivery its transaction or its connection. For workers."""
+        if transaction is not None:
+            self._transaction = transaction
+        if connection is not None:
+            self._connection = connection
+
+    @property
     def resolved(self) -> bool:
         """True if it was acknowledged or nacked."""
         return self.resolution is not None
@@ -95,7 +153,7 @@ class Delivery(Message[T], Generic[T]):
         self._batch.resolver.ack(self.offset, wait)
 
     def nack(self, delay: timedelta | str = "0s", *, reason: str = "") -> None:
-        """Have the message delivered again, to this consumer, after the delay.
+        """Have the message redelivered, to this consumer, after the delay.
 
         Until then no other message of its key is delivered. After the last of its `attempts` the
         loop raises `DeliveryFailed`. ``tailrace group show`` prints the reason.

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.log.redelivered import shown_headers, with_shown_headers
+from tailrace.log.redelivered import replay_in, shown_headers, with_shown_headers
 from tailrace.log.schema import unique
 from tailrace.message import Message, Partition
 
@@ -54,7 +54,7 @@ class FetchedBatch:
     """Some records of one partition, in order, that were read from the offset `start`.
 
     The partition has no other records before `next_offset`. The session that delivers the records
-    sets `resolver` and `decode`.
+    sets `resolver` and `decode`, and `replay` to the replay that delivers them, if one does.
     """
 
     def __init__(
@@ -89,6 +89,7 @@ class FetchedBatch:
         self.redelivered_below = 0
         self.resolver: Resolver | None = None
         self.decode: Callable[[Message[Any]], Any] | None = None
+        self.replay: str | None = None
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -158,7 +159,13 @@ class FetchedBatch:
         batch.redelivered_below = self.redelivered_below
         batch.resolver = self.resolver
         batch.decode = self.decode
+        batch.replay = self.replay
         return batch
+
+    def replay_of(self, row: int) -> str | None:
+        """Return the replay that delivers a record, or that has pushed it again; None if neither
+        is the case."""
+        return self.replay or replay_in(self.stored_headers[row])
 
     def _column(self, name: str) -> pa.Array[Any]:
         assert self.records is not None, "a batch of offsets and keys alone"

@@ -15,10 +15,15 @@ import heapq
 from collections import deque
 from collections.abc import Iterable
 from enum import Enum
-from typing import TypeAlias
+from itertools import islice
+from typing import Final, TypeAlias
 
 LaneName: TypeAlias = "bytes | int"
 """A key, or the id of a message without a key."""
+
+
+_FEW: Final = 8
+"""The most ids that a lane keeps in a list, whose first one is slow to remove from many."""
 
 
 class LaneState(Enum):
@@ -35,13 +40,36 @@ class LaneState(Enum):
 
 
 class _Lane:
-    __slots__ = ("attempt", "expected", "ids", "state")
+    __slots__ = ("attempt", "expected", "ids", "removed", "state")
 
     def __init__(self) -> None:
-        self.ids: deque[int] = deque()
+        self.ids: deque[int] | list[int] = []
+        """A deque takes 600 bytes also for one id, and most lanes have one."""
+        self.removed: set[int] | None = None
+        """Those of `ids` that were removed from behind the first one."""
         self.state = LaneState.EXPECTED
         self.attempt = 0
         self.expected = 0
+
+    @property
+    def count(self) -> int:
+        return len(self.ids) + self.expected - (len(self.removed) if self.removed else 0)
+
+    def extend(self, ids: Iterable[int]) -> None:
+        """Append ids."""
+        self.ids.extend(ids)
+        if len(self.ids) > _FEW and isinstance(self.ids, list):
+            self.ids = deque(self.ids)
+
+    def pop(self) -> int:
+        """Remove the first id, and those after it that were removed before."""
+        id = self._pop_first()
+        while self.removed and self.ids and self.ids[0] in self.removed:
+            self.removed.remove(self._pop_first())
+        return id
+
+    def _pop_first(self) -> int:
+        return self.ids.pop(0) if isinstance(self.ids, list) else self.ids.popleft()
 
 
 class KeyLanes:
@@ -78,7 +106,7 @@ class KeyLanes:
         """Append messages to a lane, in order."""
         lane = self._lane(name)
         before = len(lane.ids)
-        lane.ids.extend(ids)
+        lane.extend(ids)
         self.size += len(lane.ids) - before
         if lane.state is LaneState.EXPECTED and lane.ids:
             self._make_ready(name, lane)
@@ -94,7 +122,7 @@ class KeyLanes:
         lane = self._lanes[name]
         assert lane.expected, "only an expected message arrives"
         lane.expected -= 1
-        lane.ids.append(id)
+        lane.extend((id,))
         if lane.state is not LaneState.EXPECTED:
             return
         if at is None:
@@ -148,10 +176,30 @@ class KeyLanes:
         """Return the id of the first message of a lane, which is not expected."""
         return self._lanes[name].ids[0]
 
+    def followers(self, name: LaneName, count: int) -> list[int]:
+        """Return the ids of the messages behind the first one of a lane, at most `count`."""
+        return list(islice(self._lanes[name].ids, 1, 1 + max(0, count)))
+
     def count(self, name: LaneName) -> int:
         """Return the number of messages in a lane, expected ones included; 0 if there is none."""
         lane = self._lanes.get(name)
-        return 0 if lane is None else len(lane.ids) + lane.expected
+        return 0 if lane is None else lane.count
+
+    def reaches(self, name: LaneName, id: int) -> bool:
+        """True if a lane has this message or a later one, whose id is known."""
+        lane = self._lanes.get(name)
+        return lane is not None and bool(lane.ids) and id <= lane.ids[-1]
+
+    def remove(self, name: LaneName, id: int) -> None:
+        """Remove a message of a lane whose first message failed. If it is the first, the next one
+        is ready."""
+        lane = self._lanes[name]
+        if lane.ids[0] == id:
+            self.remove_head(name)
+        else:
+            lane.removed = lane.removed or set()
+            lane.removed.add(id)
+            self.size -= 1
 
     def remove_head(self, name: LaneName) -> int:
         """Remove the first message of a lane, which is in flight or failed. The next one is
@@ -163,7 +211,7 @@ class KeyLanes:
             assert lane.state is LaneState.FAILED, f"a message that is {lane.state.value} stays"
             self.failed -= 1
         self.size -= 1
-        id = lane.ids.popleft()
+        id = lane.pop()
         lane.attempt = 0
         if lane.ids:
             self._make_ready(name, lane)

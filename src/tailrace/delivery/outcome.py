@@ -6,7 +6,7 @@ policy, except two by which a handler decides itself: `Reject` and `RetryLater`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
 
@@ -40,21 +40,28 @@ class OutcomeKind(Enum):
     """What follows a call."""
 
     SUCCESS = "success"
+    FILTERED = "not delivered, because the filter of its consumer does not match"
     RETRY = "another attempt"
     REJECT = "no further attempt"
+    LATER = "not called now: it waits, and no attempt is counted"
+    LOST = "not known: its shard is given up, and its next owner finds out"
 
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
     """The outcome of one call. `error` is for people. `delay` replaces the delay of the retry
-    policy, if the handler asked for one."""
+    policy, if the handler asked for one. `raised` is the error itself, unless the handler raised it
+    to decide about the message."""
 
     kind: OutcomeKind
     error: str = ""
     delay: timedelta | None = None
+    raised: BaseException | None = field(default=None, compare=False, repr=False)
 
 
 SUCCESS = CallOutcome(OutcomeKind.SUCCESS)
+FILTERED = CallOutcome(OutcomeKind.FILTERED)
+LOST = CallOutcome(OutcomeKind.LOST)
 
 
 def outcome_of(error: BaseException | None) -> CallOutcome:
@@ -64,5 +71,6 @@ def outcome_of(error: BaseException | None) -> CallOutcome:
     text = describe_error(error)
     if isinstance(error, Reject):
         return CallOutcome(OutcomeKind.REJECT, text)
-    delay = error.delay if isinstance(error, RetryLater) else None
-    return CallOutcome(OutcomeKind.RETRY, text, delay)
+    if isinstance(error, RetryLater):
+        return CallOutcome(OutcomeKind.RETRY, text, error.delay)
+    return CallOutcome(OutcomeKind.RETRY, text, raised=error)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from hypothesis.strategies import DataObject, data, floats, integers, sampled_from
@@ -44,6 +46,35 @@ def test_a_failed_message_blocks_its_key_until_it_is_removed_or_released() -> No
     lanes.fail(b"a")
     assert lanes.remove_head(b"a") == 1
     assert (lanes.failed, lanes.head(lanes.pop_ready())) == (0, 2)
+
+
+def test_many_messages_of_a_key_keep_their_order_without_those_that_were_removed() -> None:
+    lanes = KeyLanes()
+    lanes.extend(b"a", range(3))
+    lanes.extend(b"a", range(3, 30))
+    lanes.fail(lanes.pop_ready())
+    for removed in (1, 2, 9, 29):
+        lanes.remove(b"a", removed)
+    found = []
+    while b"a" in lanes:
+        found.append(lanes.remove_head(b"a"))
+        if lanes.ready(0.0):
+            lanes.pop_ready()
+    assert found == [each for each in range(30) if each not in (1, 2, 9, 29)]
+
+
+def test_a_key_with_one_message_takes_less_than_400_bytes() -> None:
+    lanes, keys = KeyLanes(), 10_000
+    tracemalloc.start()
+    try:
+        for number in range(keys):
+            lanes.append(b"customer-%06d" % number, number)
+        while lanes.ready(0.0):
+            lanes.fail(lanes.pop_ready())
+        grown, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert grown / keys < 400
 
 
 def test_an_expected_message_holds_its_lane_and_is_ready_once_it_arrives() -> None:
@@ -139,11 +170,23 @@ class LanesModel(RuleBasedStateMachine):
         if self.lanes.lane_state(key) in (LaneState.FAILED, LaneState.WAITING):
             self.lanes.release(key)
 
+    @rule(key=sampled_from(KEYS), drawn=data())
+    def remove(self, key: bytes, drawn: DataObject) -> None:
+        """Remove any message of a lane whose first one failed."""
+        known = [id for id in self.model[key] if id is not None]
+        if self.lanes.lane_state(key) is LaneState.FAILED:
+            id = drawn.draw(sampled_from(known))
+            assert self.lanes.reaches(key, id)
+            assert not self.lanes.reaches(key, max(known) + 1)
+            self.lanes.remove(key, id)
+            self.model[key].remove(id)
+
     @invariant()
     def counts_agree(self) -> None:
         assert len(self.lanes) == sum(map(len, self.model.values()))
         assert self.lanes.in_flight == len(self.in_flight)
         assert all((key in self.lanes) == bool(self.model[key]) for key in KEYS)
+        assert all(self.lanes.count(key) == len(self.model[key]) for key in KEYS)
 
     def teardown(self) -> None:
         """Nothing is stuck: every message that has an id is delivered in the end."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,26 +25,29 @@ def resolved_by(topic: str) -> str:
     return f"{topic}/resolved"
 
 
-def resolved(view: View, partition: Partition) -> Progress:
-    """Return the progress of the letters of a partition that were redelivered or discarded."""
-    return Progress.load(view.backend.table, resolved_by(view.topic), partition)
-
-
 @dataclass(frozen=True, slots=True)
 class Mailbox:
     """The dead letters in a topic: of one writer, or of all consumers if `writer` is None.
 
     `view` is None if there is no topic, because no letter was ever written. `name` is the name that
-    people write: ``lake/crm``, or ``lake``.
+    people write: ``lake/crm``, or ``lake``. `resolver` is the consumer whose ledger has the letters
+    that were redelivered or discarded; None for that of `resolved_by`.
     """
 
     view: View | None
     name: str
     writer: str | None = None
+    resolver: str | None = None
+
+    def resolved(self, partition: Partition) -> Progress:
+        """Return the progress of the letters of a partition that were redelivered or discarded."""
+        assert self.view is not None, "there is a topic"
+        resolver = self.resolver or resolved_by(self.view.topic)
+        return Progress.load(self.view.backend.table, resolver, partition)
 
     def waiting(self) -> Iterator[DeadLetter]:
         """Yield the letters that were neither redelivered nor discarded, in order."""
-        for partition, records in self._unresolved():
+        for partition, records in self.unresolved():
             for record in records_of(records):
                 letter = DeadLetter(partition, record)
                 if self.writer in (None, letter.writer):
@@ -78,7 +81,7 @@ class Mailbox:
         """Return the waiting letter of the record at a position, which is also found after the
         record was redelivered; None if there is none."""
         wanted = pa.scalar(position.encode())
-        for partition, records in self._unresolved():
+        for partition, records in self.unresolved():
             headers: Any = records["headers"]
             for name in (POSITION, ORIGIN):
                 held: Any = pc.map_lookup(headers, query_key=pa.scalar(name), occurrence="first")
@@ -93,7 +96,7 @@ class Mailbox:
         Counts the letters of all writers, also if the mailbox is that of one.
         """
         counts: Counter[str | None] = Counter()
-        for _, records in self._unresolved():
+        for _, records in self.unresolved():
             writers: Any = pc.map_lookup(
                 records["headers"], query_key=pa.scalar(WRITER), occurrence="first"
             )
@@ -102,7 +105,11 @@ class Mailbox:
                 counts[name and name.decode("utf-8", "backslashreplace")] += found["counts"]
         return dict(counts)
 
-    def _unresolved(self) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+    def unresolved(
+        self, within: Container[Partition] | None = None
+    ) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+        """Yield the records of the waiting letters of all writers, in order: of all partitions, or
+        of some."""
         view = self.view
         if view is None:
             return
@@ -110,6 +117,8 @@ class Mailbox:
         for storage in view.refresh().definition.storage_topics(view.topic):
             for number, (start, end, _) in enumerate(log.bounds_of(storage)):
                 partition = Partition(view.topic, storage.storage, number)
-                for first, after in resolved(view, partition).holes(end):
+                if within is not None and partition not in within:
+                    continue
+                for first, after in self.resolved(partition).holes(end):
                     for records in batches_within(log, partition, max(first, start), after):
                         yield partition, records

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from tailrace.backend.contract import Records, TableKey, Transaction, raise_fence
 from tailrace.delivery.dead_letters.letter import POSITION, DeadLetter, redelivery
-from tailrace.delivery.dead_letters.mailbox import Mailbox, resolved
+from tailrace.delivery.dead_letters.mailbox import Mailbox
 from tailrace.errors import Busy, Fenced
 from tailrace.log.redelivered import ORIGIN
 from tailrace.message import Partition, Position
@@ -91,7 +91,7 @@ def _resolve_some(
     view = mailbox.view
     assert view is not None, "there are letters"
     fence = raise_fence(view.backend.store, f"dead-letters/{view.topic}")
-    ledgers = {where: resolved(view, where) for where in {each.partition for each in letters}}
+    ledgers = {where: mailbox.resolved(where) for where in {each.partition for each in letters}}
     left = [each for each in letters if not ledgers[each.partition].acked(each.record.offset)]
     if not left:
         return []

@@ -1,0 +1,1 @@
+"""Filters: expressions over the key and the headers of messages. Pure."""
