@@ -22,8 +22,15 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 Handler: TypeAlias = Callable[[Delivery[T]], object]
+BatchHandler: TypeAlias = Callable[[list[Delivery[T]]], object]
 
 _log: Final = logging.getLogger("tailrace.group")
+
+
+def awaits(function: object) -> bool:
+    """True if a function is a coroutine function, or an object whose call is one."""
+    call = getattr(type(function), "__call__", None)  # noqa: B004
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
 def call_each(

@@ -39,6 +39,9 @@ class LocalSession(Protocol):
     def wake(self, partitions: Iterable[Partition]) -> None:
         """Learn that awaited partitions have records, are sealed or were deleted."""
 
+    def store_changed(self) -> None:
+        """Learn that a store entry changed that concerns the sessions of the group."""
+
     def save(self) -> None:
         """Commit acknowledgements. May block.
 

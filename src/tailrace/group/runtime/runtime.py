@@ -24,6 +24,7 @@ from typing import Final
 
 from tailrace.backend.contract import Backend
 from tailrace.clock import Clock, SystemClock
+from tailrace.delivery.process_gate import ProcessGate
 from tailrace.errors import Busy, HubClosed, UnknownGroup, UnknownTopic
 from tailrace.group.protocol.events import Event
 from tailrace.group.protocol.registry import Registry
@@ -65,6 +66,8 @@ class Runtime:
         import_pandas_now()  # so that the first delivery has nothing to load
         self.process = secrets.token_hex(8)
         self.backend = backend
+        self.gate = ProcessGate(threading.Lock())
+        """Where the workers of subscriptions in this process begin and end their calls."""
         self._members: dict[str, LocalSession] = {}
         self._sources = UnitSources(PartitionUnits(backend))
         self._mutex = threading.Lock()

@@ -162,6 +162,8 @@ class StoreWatcher:
             if LEADERS + group not in present:
                 self._post(LeaderFound(group, None))
             self._check(group)
+        for member in list(self._members.values()):
+            member.store_changed()
         self._seen = max(self._seen, floor)
         return entries
 
@@ -183,6 +185,10 @@ class StoreWatcher:
         if concern.may_have_ended:
             for group in self._groups() if concern.group is None else (concern.group,):
                 self._check(group)
+        if concern.sessions_concerned:
+            for member in list(self._members.values()):
+                if concern.group in (None, member.group):
+                    member.store_changed()
 
     def _poll_ends(self) -> None:
         with self._mutex:

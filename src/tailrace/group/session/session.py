@@ -110,6 +110,9 @@ class Session:
         with self.state.lock:
             self.machine.wake(partitions)
 
+    def store_changed(self) -> None:
+        """Do nothing: no store entry concerns consumers."""
+
     def fail(self, error: BaseException) -> None:
         """Have `next` raise this error: the runtime has ended."""
         with self.state.lock:

@@ -18,11 +18,13 @@ class Concern(NamedTuple):
 
     `group` is the group concerned; None means that every group may be. `units_changed`: the group's
     leader must read the units again. `may_have_ended`: sessions of the group must be checked.
+    `sessions_concerned`: its sessions must read again what the store holds for them.
     """
 
     group: str | None
     units_changed: bool = False
     may_have_ended: bool = False
+    sessions_concerned: bool = False
 
 
 class UnitSource(Protocol):

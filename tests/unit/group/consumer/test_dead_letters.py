@@ -11,18 +11,20 @@ from tailrace.backend.contract import Transaction, raise_fence
 from tailrace.delivery.dead_letters.letter import DeadLetter
 from tailrace.delivery.dead_letters.mailbox import Mailbox
 from tailrace.delivery.delivery import Delivery
-from tailrace.errors import BackendUnavailable
+from tailrace.errors import BackendUnavailable, InvalidValue
 from tailrace.group.store.dead_letters import dead_letter_topic
 from tailrace.group.store.definition import unit_fence
 from tailrace.group.store.history import read_history
 from tailrace.hub.hub import Hub
 from tailrace.hub.topic import Topic
 from tailrace.operations.dead_letters.resolve import redeliver
+from tailrace.subscription.store.names import retry_queue
 from tailrace.topic.view import View, find
 from tests.support.fake_runtime import FakeRuntime, consume
 from tests.support.faulty_backend import FaultyBackend, once, unknown
 from tests.support.groups import GROUP, unacked_values
 from tests.support.topics import all_messages, push
+from tests.support.waiting import until
 
 TWICE = Retry(attempts=2, first="1ms")
 
@@ -233,3 +235,18 @@ def test_a_group_with_a_filter_for_all_topics_does_not_consume_its_own_letters(
         consumer = hub.tail("*", group=GROUP, until="end")
         consumer.run(worker, retry=TWICE, on_failed="dead-letter")
     assert len(letters(orders)) == 1
+
+
+def test_a_letter_of_a_queue_of_a_subscription_is_not_redelivered(topic: Topic[Any]) -> None:
+    hub = Hub.from_backend(topic.view.backend)
+    crm = hub.create_subscription("crm", topic=topic.name)
+    topic.push(1, key="a")
+    with crm.start(Worker(1), concurrency=1):
+        until(lambda: crm.describe().backlog.rq)
+    queue = hub.topic(retry_queue("crm"))
+    Worker(1).run(queue)
+    (letter,) = letters(topic)
+    with pytest.raises(InvalidValue, match="is a subscription's own"):
+        redeliver(hub, GROUP, [letter.position])
+    assert redeliver(hub, GROUP, None).letters == ()
+    assert len(all_messages(queue)) == 1

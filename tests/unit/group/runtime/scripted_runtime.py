@@ -86,6 +86,9 @@ class RecordingSession:
     def wake(self, partitions: Iterable[Partition] = ()) -> None:
         self._record("wake", *partitions)
 
+    def store_changed(self) -> None:
+        self._record("store_changed")
+
     def save(self) -> None:
         self._record("save")
         self.saves()
