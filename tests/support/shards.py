@@ -6,15 +6,23 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tailrace.backend.contract import FENCES, Backend, raise_fence
+import msgspec
+
+from tailrace.backend.contract import FENCES, Backend, Change, Hold, raise_fence
+from tailrace.delivery.filter.message_filter import MessageFilter
 from tailrace.delivery.outcome import SUCCESS, CallOutcome, OutcomeKind
 from tailrace.delivery.retry import Retry
-from tailrace.errors import BackendUnavailable, OutcomeUnknown, Sealed
+from tailrace.errors import BackendUnavailable, OutcomeUnknown, Sealed, UnknownTopic
+from tailrace.group.store.definition import grant_key
+from tailrace.group.store.presence import HOLDS, enter
 from tailrace.hub.hub import Hub
 from tailrace.hub.topic import Topic
 from tailrace.message import Partition
+from tailrace.queue.stats import QueueStats, read_stats
+from tailrace.subscription.shard.attempts import Origin
+from tailrace.subscription.shard.commit.counts import ShardCounts, counts_key, decode_counts
 from tailrace.subscription.shard.machine import ShardMachine
-from tailrace.subscription.shard.options import MOVE_BYTES_MAX, ShardOptions
+from tailrace.subscription.shard.options import APPEND_BYTES_MAX, Acking, ShardOptions
 from tailrace.subscription.shard.queues import OnDeadLetter, Queue
 from tailrace.subscription.shard.step import StepKind
 from tailrace.subscription.shard.turn import Turn
@@ -25,10 +33,19 @@ from tailrace.subscription.store.definition import (
     find_subscription,
     opening_of,
 )
-from tailrace.subscription.store.names import dead_letter_queue, retry_queue, shard_fence
+from tailrace.subscription.store.key_state import read_attempts
+from tailrace.subscription.store.names import (
+    dead_letter_queue,
+    retry_queue,
+    shard_fence,
+    worker_group,
+)
 from tailrace.subscription.store.reading import read_batch
-from tailrace.subscription.store.takeover import read_bounds, read_ledgers, read_takeover
+from tailrace.subscription.store.requests.entries import read_requests, remove_request
+from tailrace.subscription.store.takeover import read_ledgers, read_permits, read_takeover
 from tailrace.subscription.store.transaction import ShardTargets, commit_shard
+from tailrace.subscription.worker.outputs import DeliveryTransaction, OutputTopics
+from tailrace.topic.record_builder import Headers
 from tests.support.faulty_backend import FaultyBackend
 from tests.support.topics import all_messages
 
@@ -69,20 +86,25 @@ class Shop:
     concurrency: int = 4
     shards: int = 1
     gap_every: int = 0
-    move_bytes_max: int = MOVE_BYTES_MAX
+    append_bytes_max: int = APPEND_BYTES_MAX
+    filter: str | None = None
+    """The filter of owners that start from now on."""
+    acking: Acking = Acking.AFTER_CALL
+    """When owners that start from now on acknowledge."""
     backend: FaultyBackend = field(init=False)
+    hub: Hub = field(init=False)
     topic: Topic[Any] = field(init=False)
     now: float = 0.0
 
     def __post_init__(self) -> None:
         self.backend = FaultyBackend(gap_every=self.gap_every)
-        hub = Hub.from_backend(self.backend)
+        self.hub = hub = Hub.from_backend(self.backend)
         self.topic = hub.create_topic("orders", partitions=self.partitions)
         subscribe(hub, attempts=self.attempts, policy=self.policy, shards=self.shards)
 
-    def push(self, key: str | None, *values: Any) -> None:
+    def push(self, key: str | None, *values: Any, headers: Headers = None) -> None:
         for value in values:
-            self.topic.push(value, key=key)
+            self.topic.push(value, key=key, headers=headers)
 
     def owner(self, shard: int = 0) -> Owner:
         """Start a new owner of a shard. Earlier ones can write no more."""
@@ -91,8 +113,20 @@ class Shop:
     def queued(self, queue: Queue) -> list[Any]:
         """Return the values of all records that were ever appended to RQ or DLQ."""
         name = retry_queue(NAME) if queue is Queue.RQ else dead_letter_queue(NAME)
-        topic = Hub.from_backend(self.backend).topic(name)
-        return [message.value for message in all_messages(topic)]
+        return self.pushed(name)
+
+    def pushed(self, topic: str) -> list[Any]:
+        """Return the values of all records of a topic."""
+        found = Hub.from_backend(self.backend).topic(topic)
+        return [message.value for message in all_messages(found)]
+
+    def counts(self, shard: int = 0) -> ShardCounts:
+        """Return the counts of a shard that are stored."""
+        return decode_counts(self.backend.table.get(*counts_key(NAME, f"0.{shard}")))
+
+    def stats(self) -> QueueStats:
+        """Count the messages, as a queue does."""
+        return read_stats(self.backend, stored(self.backend), 1)
 
 
 class Owner:
@@ -109,7 +143,9 @@ class Owner:
                 definition.retry,
                 definition.policy,
                 shop.concurrency,
-                move_bytes_max=shop.move_bytes_max,
+                append_bytes_max=shop.append_bytes_max,
+                filter=None if shop.filter is None else MessageFilter(shop.filter),
+                acking=shop.acking,
             ),
             "w1",
         )
@@ -117,6 +153,8 @@ class Owner:
         """The values and attempt numbers of all calls, in order."""
         self.in_flight: dict[Any, Turn] = {}
         self.lost = False
+        self.topics = OutputTopics(shop.backend, shop.hub.topic)
+        """The topics that its handlers push to."""
         self._read_definition()
 
     # Steps.
@@ -124,7 +162,7 @@ class Owner:
     def step(self) -> StepKind:
         """Do the next step, unless it is to call or to wait."""
         machine, now = self.machine, self.shop.now
-        kind, partition, offset = machine.step(now)
+        kind, partition, offset, reset = machine.step(now)
         if kind is StepKind.LOAD:
             takeover = read_takeover(self.backend, self.stored, self.shard)
             machine.load(takeover, now, self.now_ms)
@@ -140,6 +178,14 @@ class Owner:
             batch = self._read(partition, offset)
             assert batch is not None
             machine.fetched_again(batch)
+        elif kind is StepKind.READ_ATTEMPTS:
+            assert partition is not None
+            origin = Origin(partition, offset, reset)
+            machine.attempts_read(origin, read_attempts(self.backend, NAME, origin))
+        elif kind is StepKind.REMOVE_REQUEST:
+            request = machine.requests.to_remove[0]
+            remove_request(self.backend, NAME, request)
+            machine.requests.removed(request)
         return kind
 
     def commit(self) -> bool:
@@ -150,12 +196,14 @@ class Owner:
             return True
         fence = shard_fence(NAME, f"0.{self.shard}", self.epoch)
         try:
-            places = commit_shard(self.backend, self.targets, commit, fence, self.now_ms)
+            places = commit_shard(
+                self.backend, self.targets, commit, fence, self.now_ms, self.topics.view
+            )
         except Sealed:
             machine.not_committed(commit)
             self.reopen()
             return False
-        except OutcomeUnknown:
+        except (OutcomeUnknown, UnknownTopic):
             self.lost = True
             return False
         except BackendUnavailable:
@@ -179,7 +227,9 @@ class Owner:
     def start_calls(self, at_most: int | None = None) -> list[Any]:
         """Begin as many calls as the concurrency allows. Returns the values in flight."""
         limit = self.shop.concurrency if at_most is None else at_most
-        while len(self.in_flight) < limit and self.advance() is StepKind.CALL:
+        while len(self.in_flight) < limit:
+            if self.advance() is not StepKind.CALL and not self.machine.can_call:
+                break
             if self.machine.wants_alone:
                 if self.in_flight:
                     break
@@ -193,6 +243,10 @@ class Owner:
             self.in_flight[value] = turn
             self.calls.append((value, turn.attempt))
         return sorted(self.in_flight, key=str)
+
+    def transaction(self, value: Any) -> DeliveryTransaction:
+        """Return the transaction of a call that is under way."""
+        return DeliveryTransaction(self.in_flight[value], self.topics)
 
     def finish(self, value: Any, outcome: CallOutcome = SUCCESS) -> None:
         """End a call."""
@@ -213,6 +267,12 @@ class Owner:
             self.shop.now = max(due, self.shop.now)
             self.run(handler)
 
+    def read_requests(self) -> None:
+        """Learn of the requests that were made since the takeover."""
+        self.advance()
+        for request in read_requests(self.backend, NAME, self.shard):
+            self.machine.request(request)
+
     def leave(self) -> None:
         """Leave in an orderly way. Nothing may be in flight."""
         self.advance()
@@ -230,6 +290,14 @@ class Owner:
         batch, row = turn.known_record
         return int(batch.values[row])
 
+    def finished_reading(self) -> bool:
+        """True if everything in the topic is acknowledged by the stored ledgers."""
+        ledgers, log = self.machine.ledgers.stored, self.shop.backend.log
+        return all(
+            ledgers[each].mark == log.bounds(each).end
+            for each in self.stored.streams(self.shard).mq
+        )
+
     def lag(self, queue: Queue, key: str) -> int:
         """Return the number of messages of a key that lag in a queue."""
         return self.machine.lag.lanes[queue].count(key.encode())
@@ -246,7 +314,7 @@ class Owner:
             self.machine.open(
                 streams,
                 read_ledgers(self.backend, NAME, partitions),
-                read_bounds(self.backend, NAME, streams),
+                read_permits(self.backend, NAME, streams),
             )
 
     def _read_definition(self) -> None:
@@ -255,6 +323,32 @@ class Owner:
 
     def _read(self, partition: Partition, offset: int) -> Any:
         return read_batch(self.backend, f"subscription:{NAME}", partition, offset, 1 << 16)
+
+
+def grant(backend: Backend, worker: str, *shards: int) -> Hold:
+    """Store grants of shards to a worker of a process that lives until the hold is released.
+
+    No fence is raised: an owner that a test drives goes on. A later owner's fence ends the grant.
+    """
+    process, group = f"p-{worker}", worker_group(NAME)
+    hold = backend.hold(HOLDS + process, f"process 7 of {worker}")
+    value = msgspec.json.encode({"borrower": f"{worker}~{process}.0", "process": process})
+    backend.store.commit(Change(writes={grant_key(group, f"0.{each}"): value for each in shards}))
+    enter(backend, group, worker, process, 0)
+    return hold
+
+
+def fails(*values: Any, times: int = 1000) -> Callable[[Any], CallOutcome]:
+    """Return a handler that fails for some values, a number of times each."""
+    left = dict.fromkeys(values, times)
+
+    def handler(value: Any) -> CallOutcome:
+        if left.get(value, 0):
+            left[value] -= 1
+            return FAILED
+        return SUCCESS
+
+    return handler
 
 
 def fence_of(backend: Backend, shard: int = 0) -> int:

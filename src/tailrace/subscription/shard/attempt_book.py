@@ -1,4 +1,8 @@
-"""The attempts of a shard's messages, as its owner knows them."""
+"""The attempts of a shard's messages, as its owner knows them.
+
+Those of dead letters are not kept: there may be many, for weeks. The owner reads them when a letter
+is redelivered.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +16,13 @@ class AttemptBook:
     """The messages with attempts, those that are suspect, and when attempts are due.
 
     `stored` is what a new owner found, and `ended` are the processes that ended. An attempt that is
-    due later waits, at most `longest_s`, whatever the wall clock of the last owner was.
+    due later waits. `longest_s` is the longest delay of the policy.
     """
 
     def __init__(
         self,
         stored: Mapping[Origin, Attempts],
         ended: Container[str],
-        *,
         now: float,
         now_ms: int,
         longest_s: float,
@@ -33,11 +36,12 @@ class AttemptBook:
         for origin, found in stored.items():
             self._attempts[origin], suspect = taken_over(found, ended)
             if found.begun is Begun.ALONE:
-                self.judged[origin] = self._attempts[origin].begin(Begun.SHARED)
+                judged = self._attempts[origin]
+                self.judged[origin] = judged if judged.request else judged.begin(Begun.SHARED)
             if suspect:
                 self._suspects.add(origin)
-            elif found.due_ms > now_ms:
-                self._due[origin] = now + min((found.due_ms - now_ms) / 1000, longest_s)
+            elif wait_s := found.wait_s(now_ms, longest_s):
+                self._due[origin] = now + wait_s
 
     def __contains__(self, origin: object) -> bool:
         """True if an entry of the message may be stored."""
@@ -50,6 +54,12 @@ class AttemptBook:
     def put(self, origin: Origin, attempts: Attempts) -> None:
         """Record attempts, which the next commit stores."""
         self._attempts[origin] = attempts
+
+    def stored(self, origin: Origin, attempts: Attempts) -> None:
+        """Record that attempts are stored. Those of a dead letter are forgotten, unless it has
+        others by now."""
+        if attempts.at_rest and self._attempts.get(origin) is attempts:
+            del self._attempts[origin]
 
     def remove(self, origin: Origin) -> None:
         """Forget a message that is acknowledged."""

@@ -7,12 +7,13 @@ the shard writes it with its fence, and removes it with the acknowledgement.
 `begun` says that a call began, or was about to, and had not ended when the entry was written. An
 owner that finds it after an unclean end does not know what became of that call:
 
-* *alone*: nothing else was in flight in the worker. If that process has ended, the call counts as
+* *alone*: nothing else was in flight in its process. If that process has ended, the call counts as
   failed. A payload that kills its worker uses up its attempts and becomes a dead letter.
 * *shared*: any of several calls may have ended the worker. It does not count.
 
-In both cases the message is *suspect*: it is called alone next. An owner that lost its shard and
-lives, because its lease or the outcome of a commit was lost, was ended by no message.
+In both cases the message is *suspect*: it is called alone next. A dead letter that was called alone
+for a request stays where it is: that redelivery has failed. An owner that lost its shard and lives,
+because its lease or the outcome of a commit was lost, was ended by no message.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tailrace.backend.contract import TableKey
+from tailrace.error_text import storable
 from tailrace.errors import InvalidValue
 from tailrace.message import Partition
 
 DIED: Final = "the worker ended during the call"
-"""The error of an attempt that was alone in its worker when the worker ended."""
+"""The error of an attempt that was alone in its process when the process ended."""
 
 _DIGITS: Final = 20
 
@@ -64,7 +66,10 @@ class Begun(Enum):
 
 class Attempts(msgspec.Struct, frozen=True):
     """The failed attempts of a message. The next one is due at `due_ms`; `error` is the last
-    one's. `worker` is the process that began a call alone."""
+    one's. `worker` is the process that began a call alone. `request` is the request for which a
+    dead letter is being called; or, if no call is under way, the one during whose call the worker
+    ended. `delay_ms` is the delay that the handler asked for; 0 if it is that of the policy.
+    `parked` is True for a dead letter: its owner reads the entry when it is redelivered."""
 
     count: int = 0
     due_ms: int = 0
@@ -72,19 +77,45 @@ class Attempts(msgspec.Struct, frozen=True):
     error: str = ""
     since_ms: int = 0
     worker: str = ""
+    request: str = ""
+    delay_ms: int = 0
+    parked: bool = False
 
-    def begin(self, begun: Begun, worker: str = "") -> Attempts:
+    def begin(self, begun: Begun, worker: str = "", request: str = "") -> Attempts:
         """Return the attempts with a call under way."""
-        return msgspec.structs.replace(self, begun=begun, worker=worker)
+        return msgspec.structs.replace(self, begun=begun, worker=worker, request=request)
 
-    def failed(self, error: str, now_ms: int, due_ms: int) -> Attempts:
-        """Return the attempts with one more that failed."""
-        return Attempts(self.count + 1, due_ms, Begun.NO, error, self.since_ms or now_ms)
+    def failed(self, error: str, now_ms: int, due_ms: int = 0, delay_ms: int = 0) -> Attempts:
+        """Return the attempts with one more that failed. The error may be any text."""
+        since_ms, text = self.since_ms or now_ms, storable(error)
+        return Attempts(self.count + 1, due_ms, Begun.NO, text, since_ms, delay_ms=delay_ms)
+
+    def park(self) -> Attempts:
+        """Return the attempts of a message that becomes a dead letter, or stays one."""
+        return msgspec.structs.replace(self, parked=True)
+
+    @property
+    def at_rest(self) -> bool:
+        """True for a dead letter of which no call was under way."""
+        return self.parked and self.begun is Begun.NO
+
+    def wait_s(self, now_ms: int, longest_s: float) -> float:
+        """Return the seconds until the next attempt. See `left_s`."""
+        return left_s(self.due_ms, self.delay_ms, now_ms, longest_s)
 
     @property
     def blank(self) -> bool:
         """True if there is nothing to store."""
         return self.count == 0 and self.begun is Begun.NO
+
+
+def left_s(due_ms: int, delay_ms: int, now_ms: int, longest_s: float) -> float:
+    """Return what is left of a stored delay, in seconds; 0 if the attempt is due.
+
+    At most the delay that the handler asked for, or `longest_s`, the longest of the policy,
+    whatever the wall clock said when the attempt failed.
+    """
+    return min(max(0.0, (due_ms - now_ms) / 1000), delay_ms / 1000 or longest_s)
 
 
 class TakenOver(NamedTuple):
@@ -96,9 +127,13 @@ class TakenOver(NamedTuple):
 
 def taken_over(stored: Attempts, ended: Container[str]) -> TakenOver:
     """Return what a new owner makes of stored attempts. `ended` are the processes that ended."""
+    if stored.begun is Begun.NO:
+        return TakenOver(stored, False)
     if stored.begun is Begun.ALONE and stored.worker in ended:
-        return TakenOver(stored.failed(DIED, stored.since_ms, stored.due_ms), True)
-    return TakenOver(stored.begin(Begun.NO), stored.begun is not Begun.NO)
+        failed = stored.failed(DIED, stored.since_ms, stored.due_ms)
+        judged = failed.park() if stored.parked else failed
+        return TakenOver(judged.begin(Begun.NO, request=stored.request), True)
+    return TakenOver(stored.begin(Begun.NO), True)
 
 
 def attempts_table(subscription: str) -> str:

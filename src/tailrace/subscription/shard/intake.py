@@ -1,29 +1,28 @@
-"""The partitions of MQ that a shard reads: in the order of lineage, and how far it may deliver.
+"""The partitions of MQ that a shard reads: in the order of lineage, and what may be called.
 
 A partition opens when all partitions that it follows are finished: sealed, and acknowledged up to
-their end by the stored ledger.
+their end by the stored ledger. The partitions of a replay have an end from the beginning.
 
-`handed_out` bounds what may have been in flight: before a message is called, a bound above its
-offset is stored. An owner that finds a bound came after an unclean end. The unacknowledged messages
-below it are suspect.
+Before a message is called, its offset is stored: see `tailrace.subscription.shard.permits`.
+
+A message that does not match the filter of the subscription is acknowledged when it is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
+from tailrace.delivery.fetched import FetchedBatch
+from tailrace.delivery.filter.batch_filter import BatchFilter
 from tailrace.message import Partition
-from tailrace.subscription.shard.ledgers import Ledgers
+from tailrace.subscription.shard.attempt_book import AttemptBook
+from tailrace.subscription.shard.attempts import Origin
+from tailrace.subscription.shard.commit.commit import ShardCommit
+from tailrace.subscription.shard.commit.counts import ShardCounts
+from tailrace.subscription.shard.ledgers import Ledgers, gaps
 from tailrace.subscription.shard.streams import ShardStreams
-
-
-class HandedOut(NamedTuple):
-    """The bound that a new owner found, and the end of the partition at that time."""
-
-    bound: int
-    end: int
+from tailrace.subscription.shard.turn import NO_ATTEMPTS
 
 
 @dataclass(slots=True)
@@ -32,14 +31,14 @@ class MainStream:
 
     partition: Partition
     read_from: int
-    suspect_below: int = 0
-    """Unacknowledged messages below this offset may have been in flight at an unclean end."""
-    stored_bound: int = 0
-    """The stored `handed_out`. Messages below it may be called."""
+    suspects: frozenset[int] = frozenset()
+    """The offsets that may have been in flight at an unclean end."""
+    permitted: frozenset[int] = frozenset()
+    """The offsets that are stored, suspects included: their messages may be called."""
     caught_up: bool = False
     """True if the last read found no more records."""
     end: int | None = None
-    """The final end offset, once it is known."""
+    """The final end offset, once it is known. Nothing is read from there on."""
     watched_from: int | None = None
 
 
@@ -47,21 +46,29 @@ class Intake:
     """All partitions of MQ of a shard. For one thread at a time."""
 
     def __init__(
-        self, streams: ShardStreams, ledgers: Ledgers, handed_out: Mapping[Partition, HandedOut]
+        self,
+        streams: ShardStreams,
+        ledgers: Ledgers,
+        permits: Mapping[Partition, frozenset[int]],
     ) -> None:
         self._ledgers = ledgers
         self._streams: dict[Partition, MainStream] = {}
         self._follows = streams.follows
-        self.add(streams, handed_out)
+        self.permitted_followers = 0
+        """The number of followers that had a permit when a commit was prepared last."""
+        self.add(streams, permits)
 
-    def add(self, streams: ShardStreams, handed_out: Mapping[Partition, HandedOut]) -> None:
-        """Add the partitions that are new to the shard."""
+    def add(self, streams: ShardStreams, permits: Mapping[Partition, frozenset[int]]) -> None:
+        """Add the partitions that are new to the shard, with the permits that are stored."""
         self._follows = streams.follows
         for partition in streams.mq:
             if partition not in self._streams:
-                bound, end = handed_out.get(partition, HandedOut(0, 0))
-                mark = self._ledgers.stored[partition].mark
-                self._streams[partition] = MainStream(partition, mark, min(bound, end), bound)
+                progress = self._ledgers.stored[partition]
+                found = permits.get(partition, frozenset())
+                suspects = frozenset(offset for offset in found if not progress.acked(offset))
+                self._streams[partition] = MainStream(
+                    partition, progress.mark, suspects, found, end=streams.ends.get(partition)
+                )
 
     def __getitem__(self, partition: Partition) -> MainStream:
         return self._streams[partition]
@@ -69,10 +76,15 @@ class Intake:
     def __contains__(self, partition: object) -> bool:
         return partition in self._streams
 
-    @property
-    def streams(self) -> list[MainStream]:
-        """All partitions."""
-        return list(self._streams.values())
+    def fetched(self, partition: Partition, batch: FetchedBatch | None) -> MainStream:
+        """Record what was read from a partition; None if there are no more records."""
+        stream = self._streams[partition]
+        if batch is None:
+            stream.caught_up = True
+        else:
+            assert batch.start == stream.read_from, "records of MQ are read in order"
+            stream.read_from = batch.next_offset
+        return stream
 
     def wake(self, partitions: Iterable[Partition]) -> None:
         """Read these partitions again, where the shard has them: they have more records, or an
@@ -92,7 +104,7 @@ class Intake:
         stream = self._streams[partition]
         if stream.read_from < end:
             stream.caught_up = False
-        elif sealed:
+        elif sealed and stream.end is None:
             stream.end = end
 
     def finished(self, partition: Partition) -> bool:
@@ -104,13 +116,58 @@ class Intake:
         """True if all partitions that it follows are finished."""
         return all(self.finished(parent) for parent in self._follows[partition])
 
+    def revoke(self, taken: Container[tuple[Partition, int]], most: int) -> set[Partition]:
+        """Forget permits of *followers*, so that `most` are left: of messages that are neither
+        acknowledged nor suspect nor `taken`, because their turn has come. Those that are furthest
+        behind are forgotten. Returns the partitions whose permits have to be stored again."""
+        followers = [
+            (offset, partition)
+            for partition, stream in self._streams.items()
+            for offset in self._unresolved(partition, stream.permitted - stream.suspects)
+            if (partition, offset) not in taken
+        ]
+        followers.sort()
+        revoked: dict[Partition, set[int]] = {}
+        for offset, partition in followers[most:]:
+            revoked.setdefault(partition, set()).add(offset)
+        for partition, offsets in revoked.items():
+            self._streams[partition].permitted -= offsets
+        self.permitted_followers = len(followers[:most])
+        return set(revoked)
+
+    def permits(self, new: Mapping[Partition, Iterable[int]]) -> dict[Partition, set[int]]:
+        """Return the permits to store with new ones. Those that are acknowledged, if only by the
+        commit that starts, are left out."""
+        return {
+            partition: self._unresolved(partition, {*self._streams[partition].permitted, *offsets})
+            for partition, offsets in new.items()
+        }
+
+    def final_permits(self, new: Iterable[Partition]) -> dict[Partition, set[int]]:
+        """Return the permits to store at an orderly end: only what was suspect and was not called
+        stays so. `new` are the partitions that the commit would have stored permits of."""
+        return {
+            partition: self._unresolved(partition, stream.suspects)
+            for partition, stream in self._streams.items()
+            if stream.permitted or partition in new
+        }
+
+    def permits_stored(self, permits: Mapping[Partition, Iterable[int]]) -> None:
+        """Record the permits that a commit stored."""
+        for partition, offsets in permits.items():
+            self._streams[partition].permitted = frozenset(offsets)
+
+    def _unresolved(self, partition: Partition, offsets: Iterable[int]) -> set[int]:
+        return {each for each in offsets if not self._ledgers.resolves(partition, each)}
+
     def next_read(self) -> MainStream | None:
         """Return an open partition that may have more records; None if there is none.
 
         Partitions take turns.
         """
         for partition, stream in self._streams.items():
-            if not stream.caught_up and self.open(partition):
+            more = not stream.caught_up and stream.read_from != stream.end
+            if more and self.open(partition):
                 self._streams[partition] = self._streams.pop(partition)
                 return stream
         return None
@@ -120,5 +177,53 @@ class Intake:
         return [
             stream
             for stream in self._streams.values()
-            if stream.caught_up and stream.end is None and stream.watched_from != stream.read_from
+            if stream.caught_up and stream.read_from not in (stream.end, stream.watched_from)
         ]
+
+
+class Filtering:
+    """The messages that the filter leaves out. For one thread at a time.
+
+    They are no part of the order: they wait for no earlier message of their key, and hold back
+    none. Messages that are in RQ or DLQ stay there, whatever the filter is now.
+    """
+
+    def __init__(self, ledgers: Ledgers, book: AttemptBook, counts: ShardCounts) -> None:
+        self._ledgers = ledgers
+        self._book = book
+        self._counts = counts
+        self.filtered = 0
+        """The number of messages that did not match, since the shard was taken over."""
+
+    def add(self) -> None:
+        """Count a message that did not match."""
+        self.filtered += 1
+        self._counts.filtered += 1
+
+    def apply(
+        self,
+        filter: BatchFilter | None,
+        batch: FetchedBatch,
+        suspects: Container[int],
+        ready: ShardCommit,
+    ) -> FetchedBatch:
+        """Return the messages of MQ that match. The commit acknowledges all other offsets.
+
+        An earlier owner may have stored attempts of suspects. The commit removes them if the
+        message does not match by now.
+        """
+        kept = batch if filter is None else filter.matching(batch)
+        for first, after in gaps(kept):
+            ready.ack(batch.partition, first, after)
+        if kept is batch:
+            return kept
+        offsets = set(kept.offsets)
+        for row in self._ledgers.unacknowledged(batch):
+            offset = batch.offsets[row]
+            if offset in offsets:
+                continue
+            self.add()
+            if offset in suspects and (origin := Origin(batch.partition, offset)) in self._book:
+                ready.attempts[origin] = NO_ATTEMPTS
+                self._book.remove(origin)
+        return kept

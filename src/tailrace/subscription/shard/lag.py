@@ -7,13 +7,15 @@ its decisions. Nothing is stored for it, so nothing can disagree with the queues
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
 from typing import NamedTuple
 
 from tailrace.delivery.fetched import FetchedBatch
 from tailrace.delivery.key_lanes import KeyLanes, LaneName
 from tailrace.message import Partition
-from tailrace.subscription.shard.commit import Move
+from tailrace.subscription.shard.commit.commit import Move
 from tailrace.subscription.shard.queues import MessageRoute, OnDeadLetter, Queue, route_of
+from tailrace.subscription.shard.requests.request import LetterPlace
 from tailrace.subscription.shard.streams import QueueIds, ShardStreams
 from tailrace.subscription.shard.turn import Turn
 
@@ -33,12 +35,14 @@ class KeyLag:
 
     def __init__(self, policy: OnDeadLetter, streams: ShardStreams) -> None:
         self.lanes = {queue: KeyLanes() for queue in (Queue.RQ, Queue.MQ, Queue.DLQ)}
+        """The lanes of each queue. Those of DLQ are parked: nothing in them is ready."""
         self._policy = policy
         self._ids = {
             Queue.MQ: QueueIds(streams.mq),
             Queue.RQ: QueueIds(streams.rq),
             Queue.DLQ: QueueIds(streams.dlq),
         }
+        self._letters = streams.dlq[0].topic if streams.dlq else ""
 
     def open(self, streams: ShardStreams) -> None:
         """Know more partitions."""
@@ -53,12 +57,13 @@ class KeyLag:
         for partition, keys in partitions:
             base = self._ids[queue].base(partition)
             for key, offsets in keys:
-                ids = [base + offset for offset in offsets]
+                ids = (base + offset for offset in offsets)
                 if key:
                     lanes.extend(key, ids)
                 else:
                     for id in ids:
                         lanes.append(id, id)
+        self._park()
 
     def add_messages(self, batch: FetchedBatch, rows: Iterable[int]) -> None:
         """Add messages that were read from MQ."""
@@ -91,6 +96,11 @@ class KeyLag:
         """Return the partition and the offset of a message."""
         return self._ids[turn.queue].place(turn.id)
 
+    def places(self, turn: Turn, followers: int) -> list[tuple[Partition, int]]:
+        """Return the places of a message and of some that follow it in its lane."""
+        ids = [turn.id, *self.lanes[turn.queue].followers(turn.lane, followers)]
+        return [self._ids[turn.queue].place(id) for id in ids]
+
     def moves(self, turn: Turn, target: Queue) -> None:
         """Record the decision to move a message: its key lags in the other queue from now on.
 
@@ -112,7 +122,42 @@ class KeyLag:
         name: LaneName = id if move.key is None else move.key
         if move.key is None:
             lanes.expect(name)
-        lanes.arrive(name, id, at)
+        if move.target is Queue.DLQ:
+            lanes.arrive(name, id)
+            self._park()
+        else:
+            lanes.arrive(name, id, at)
+
+    # Dead letters.
+
+    def letter_id(self, place: LetterPlace) -> int:
+        """Return the id of a dead letter; `KeyError` if the shard has no such partition."""
+        storage, number, offset = place
+        return self._ids[Queue.DLQ].base(Partition(self._letters, storage, number)) + offset
+
+    def letter_place(self, id: int) -> tuple[Partition, int]:
+        """Return the partition and the offset of a dead letter."""
+        return self._ids[Queue.DLQ].place(id)
+
+    def knows_letter(self, lane: LaneName, id: int) -> bool:
+        """True if a dead letter is in its lane, or was; always if lanes are not tracked."""
+        return not self._tracks(Queue.DLQ) or self.lanes[Queue.DLQ].reaches(lane, id)
+
+    def is_first_letter(self, lane: LaneName, id: int) -> bool:
+        """True if a dead letter is the first of its lane; always if lanes are not tracked."""
+        return not self._tracks(Queue.DLQ) or self.lanes[Queue.DLQ].head(lane) == id
+
+    def remove_letter(self, lane: LaneName, id: int) -> None:
+        """Remove a dead letter that was delivered or discarded. Its key may lag no more."""
+        if self._tracks(Queue.DLQ):
+            self.lanes[Queue.DLQ].remove(lane, id)
+            self._park()
+
+    def _park(self) -> None:
+        """Let the first dead letter of each key wait until somebody asks for it."""
+        lanes = self.lanes[Queue.DLQ]
+        while lanes.ready(-inf):
+            lanes.fail(lanes.pop_ready())
 
     @property
     def due(self) -> float | None:

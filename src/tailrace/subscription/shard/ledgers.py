@@ -54,10 +54,9 @@ class Ledgers:
             for first, after in ranges:
                 progress.ack(first, after)
 
-    def has_holes(self, partition: Partition, end: int) -> bool:
-        """True if an offset before `end` is acknowledged neither by the ledger nor by the commit
-        that is under way."""
-        return any(True for _ in self._staged[partition].holes(end))
+    def resolves(self, partition: Partition, offset: int) -> bool:
+        """True if an offset is acknowledged by the ledger or by the commit that is under way."""
+        return self._staged[partition].acked(offset)
 
     def unacknowledged(self, batch: FetchedBatch) -> Iterator[int]:
         """Yield the rows of a batch whose records are not acknowledged."""

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tailrace.delivery.fetched import FetchedBatch
 from tailrace.message import Partition
+
+ROW_BYTES: Final = 200
+"""About what the Python values of a record take beside its bytes."""
 
 
 class RecordRow(NamedTuple):
@@ -31,7 +34,9 @@ class Payloads:
         self._starts: dict[Partition, list[int]] = {}
 
     def add(self, batch: FetchedBatch) -> None:
-        """Keep a batch. Those that were used longest ago are forgotten."""
+        """Keep a batch that has records. Those that were used longest ago are forgotten."""
+        if not len(batch):
+            return
         self._remove((batch.partition, batch.start))
         self._batches[batch.partition, batch.start] = batch
         starts = self._starts.setdefault(batch.partition, [])
@@ -65,4 +70,4 @@ class Payloads:
 
 
 def _size(batch: FetchedBatch) -> int:
-    return len(batch) * batch.record_bytes
+    return len(batch) * (batch.record_bytes + ROW_BYTES)

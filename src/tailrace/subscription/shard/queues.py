@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from enum import Enum, IntEnum
 
+from tailrace.errors import InvalidValue
+
 
 class Queue(IntEnum):
     """The queues by age: messages of a key in DLQ are older than those in RQ, and so on."""
@@ -25,6 +27,15 @@ class OnDeadLetter(Enum):
     """They follow into DLQ, in order."""
     CONTINUE = "continue"
     """They are delivered without it."""
+
+    @classmethod
+    def parse(cls, text: object) -> OnDeadLetter:
+        """Parse ``block`` or ``continue``; `InvalidValue` for anything else."""
+        try:
+            return cls(text)
+        except ValueError:
+            valid = ", ".join(each.value for each in cls)
+            raise InvalidValue("on_dead_letter", text, valid) from None
 
 
 class MessageRoute(Enum):

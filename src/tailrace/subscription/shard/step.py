@@ -14,13 +14,16 @@ class StepKind(Enum):
     LOAD = "read everything that is stored for it"
     READ = "read ahead in MQ"
     READ_AGAIN = "read the record of a message whose turn has come"
+    READ_ATTEMPTS = "read the stored attempts of a dead letter that is redelivered, by its origin"
+    REMOVE_REQUEST = "remove the store entry of the first of its requests that have ended"
     CALL = "call a handler"
     WAIT = "wait for an event"
 
 
 class ShardStep(NamedTuple):
-    """A step, and for a read where it starts."""
+    """A step, and for a read where it starts; for one of attempts, the origin."""
 
     kind: StepKind
     partition: Partition | None = None
     offset: int = 0
+    reset: int = 0

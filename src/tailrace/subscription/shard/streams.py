@@ -7,12 +7,13 @@ age of its messages, the oldest first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from tailrace.message import Partition
-from tailrace.subscription.shard.assignment import Assignment
+from tailrace.subscription.layout.assignment import Assignment
+from tailrace.subscription.shard.replay_bounds import ReplayBounds
 from tailrace.topic.composite import Definition
 
 _OFFSET_BITS: Final = 64
@@ -24,13 +25,15 @@ class ShardStreams:
     """The partitions of a shard: of the opened storage topics of MQ, and of RQ and DLQ.
 
     `follows` has for each partition of MQ those of the shard that must be finished before it.
-    `rq` and `dlq` end with those that take appends.
+    `rq` and `dlq` end with those that take appends. `ends` has the partitions of MQ that the shard
+    reads up to a fixed offset, and those offsets.
     """
 
     mq: tuple[Partition, ...]
     rq: tuple[Partition, ...]
     dlq: tuple[Partition, ...]
     follows: dict[Partition, frozenset[Partition]]
+    ends: Mapping[Partition, int] = field(default_factory=dict)
 
 
 class QueueIds:
@@ -65,9 +68,10 @@ def streams_of(
     opened: int,
     rq: tuple[str, Definition],
     dlq: tuple[str, Definition],
+    replay: ReplayBounds | None = None,
 ) -> ShardStreams:
     """Return the partitions of a shard: of the first `opened` storage topics of the main topic, and
-    of all of RQ and DLQ. Topics are given by name and definition."""
+    of all of RQ and DLQ. Topics are given by name and definition. Those of a replay have ends."""
 
     def partitions(topic: str, definition: Definition, storages: int) -> list[Partition]:
         return [
@@ -85,4 +89,5 @@ def streams_of(
         tuple(partitions(*rq, len(rq[1].storage))),
         tuple(partitions(*dlq, len(dlq[1].storage))),
         follows,
+        {} if replay is None else {each: replay.end(each) for each in mq},
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tailrace.delivery.key_lanes import LaneName
-from tailrace.subscription.shard.attempts import Attempts, Origin
+from tailrace.subscription.shard.attempts import Attempts, Begun, Origin
+from tailrace.subscription.shard.commit.outputs import PushedRecord
 from tailrace.subscription.shard.payloads import RecordRow
 from tailrace.subscription.shard.queues import Queue
 
@@ -14,7 +15,7 @@ NO_ATTEMPTS = Attempts()
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """The first message of a lane of a queue.
+    """The first message of a lane of a queue, or a dead letter that was asked for.
 
     `record`, `origin` and `attempts` are known once the record was read.
     """
@@ -26,7 +27,17 @@ class Turn:
     origin: Origin | None = None
     attempts: Attempts = NO_ATTEMPTS
     alone: bool = False
-    """True if nothing else may be in flight in the worker while it is called."""
+    """True if nothing else may be in flight in the process while it is called."""
+    request: str = ""
+    """The request for which a dead letter is delivered."""
+    failures: int = 0
+    """The number of calls that failed for that request."""
+    single: bool = False
+    """True if it is called without others: a call with several messages has failed."""
+    early: bool = False
+    """True if it is acknowledged before its call."""
+    outputs: list[PushedRecord] = field(default_factory=list)
+    """What its call has pushed, to be stored with its acknowledgement."""
 
     @property
     def known_record(self) -> RecordRow:
@@ -44,3 +55,25 @@ class Turn:
     def attempt(self) -> int:
         """The number of the attempt, from 1."""
         return self.attempts.count + 1
+
+    @property
+    def called_before(self) -> bool:
+        """True if its handler may have been called with it before."""
+        return self.alone or self.single or self.attempts.count > 0
+
+    @property
+    def delays(self) -> int:
+        """The number of the delay that follows if it fails, from 1. Those of a request are counted
+        anew."""
+        return self.failures + 1 if self.request else self.attempt
+
+    def mark(self, worker: str) -> Attempts:
+        """Return what is stored before its call."""
+        return self.attempts.begin(
+            Begun.ALONE if self.alone else Begun.SHARED, worker, self.request
+        )
+
+    @property
+    def unmarked(self) -> Attempts:
+        """What is stored instead if it is not called."""
+        return self.attempts.begin(Begun.SHARED) if self.alone else self.attempts

@@ -6,6 +6,7 @@ import pytest
 
 from tailrace.errors import InvalidValue
 from tailrace.message import Partition
+from tailrace.subscription.shard.attempt_book import AttemptBook
 from tailrace.subscription.shard.attempts import (
     DIED,
     Attempts,
@@ -57,6 +58,13 @@ def test_a_failure_keeps_the_time_of_the_first_one() -> None:
     assert second == Attempts(2, 4000, Begun.NO, "no answer", 1000)
 
 
+def test_an_entry_without_a_delay_waits_at_most_the_longest_of_the_policy() -> None:
+    stored = decode_attempts(b'{"count":1,"due_ms":90000,"begun":"no","error":"","since_ms":1}')
+    assert stored.wait_s(1_000, 600.0) == 89.0
+    assert stored.wait_s(1_000, 5.0) == 5.0
+    assert stored.wait_s(90_000, 5.0) == 0.0
+
+
 @pytest.mark.parametrize(
     ("begun", "ended", "count", "suspect"),
     [
@@ -73,3 +81,42 @@ def test_a_call_counts_if_it_was_alone_in_a_process_that_ended(
     assert (found.attempts.count, found.suspect) == (count, suspect)
     assert found.attempts.begun is Begun.NO
     assert (found.attempts.error == DIED) == (count == 2)
+
+
+def test_a_dead_letter_that_ended_its_worker_alone_has_failed_for_that_request() -> None:
+    begun = Attempts(3, error="no stock").begin(Begun.ALONE, "w1", "r1")
+    attempts, suspect = taken_over(begun, {"w1"})
+    assert (attempts.count, attempts.error, attempts.request, suspect) == (4, DIED, "r1", True)
+    assert attempts.begun is Begun.NO
+    assert taken_over(attempts, {"w1"}) == (attempts, False)
+
+
+@pytest.mark.parametrize("begun", [Begun.SHARED, Begun.ALONE])
+def test_a_dead_letter_whose_worker_lives_or_was_not_alone_has_not_failed(begun: Begun) -> None:
+    ended = {"w1"} if begun is Begun.SHARED else set()
+    attempts, suspect = taken_over(Attempts(3).begin(begun, "w1", "r1"), ended)
+    assert (attempts, suspect) == (Attempts(3), True)
+
+
+def test_the_text_of_any_error_can_be_stored() -> None:
+    failed = Attempts().failed("OSError: no file \udcff " + "x" * 5000, 1)
+    stored = decode_attempts(encode_attempts(failed) or b"")
+    assert stored == failed
+    assert stored.error.startswith("OSError: no file \\udcff x")
+    assert len(stored.error) < 1100
+
+
+def test_an_owner_forgets_the_attempts_of_a_dead_letter_once_they_are_stored() -> None:
+    book, origin = AttemptBook({}, (), 0.0, 0, 5.0), Origin(WHERE, 42)
+    first = Attempts().failed("no stock", 1).park()
+    book.put(origin, first)
+    second = first.failed("no stock", 2).park()
+    book.put(origin, second)
+    book.stored(origin, first)
+    assert book.get(origin) is second, "it has failed again meanwhile"
+    book.stored(origin, second)
+    assert origin not in book
+    waiting = Attempts().failed("no stock", 1)
+    book.put(origin, waiting)
+    book.stored(origin, waiting)
+    assert book.get(origin) is waiting

@@ -10,8 +10,7 @@ from tailrace.errors import BackendUnavailable
 from tailrace.subscription.shard.queues import Queue
 from tailrace.topic.ledger import Progress
 from tests.support.faulty_backend import once, unknown
-from tests.support.shards import FAILED, NAME, RETRY_S, Owner, Shop
-from tests.unit.subscription.shard.test_failures import fails
+from tests.support.shards import FAILED, NAME, RETRY_S, Owner, Shop, fails
 
 
 def down(transaction: Transaction) -> None:
@@ -123,7 +122,7 @@ def test_followers_wait_when_too_many_messages_wait_to_be_moved() -> None:
 
 
 def test_the_size_of_what_waits_to_be_moved_is_bounded_too() -> None:
-    shop = Shop(move_bytes_max=2000)
+    shop = Shop(append_bytes_max=2000)
     shop.push("a", *range(500))
     owner = shop.owner()
     assert owner.start_calls() == [0]
@@ -172,7 +171,8 @@ def test_a_crash_after_a_success_from_rq_and_one_from_mq_keeps_the_order(stored:
         owner.commit()
     again = shop.owner()
     again.run()
-    assert [value for value, _ in again.calls] == ([] if stored else [1, 2])
+    # The commit that permitted the call of 2 has stored the success of 1.
+    assert [value for value, _ in again.calls] == ([] if stored else [2])
     assert again.lag(Queue.RQ, "a") == 0
 
 
@@ -199,3 +199,24 @@ def test_a_topic_that_is_scaled_moves_its_failures_to_the_new_queue_in_order() -
         assert successes.index(100 + number) > successes.index(number)
     assert sorted(set(successes)) == [*range(40), *range(100, 140)]
     assert max(part.storage for part in owners[0].stored.streams(0).rq) == 1
+
+
+def test_no_attempt_is_due_while_too_many_moves_wait_for_their_commit() -> None:
+    """A driver that sleeps until something is due would not sleep at all."""
+    shop = Shop(append_bytes_max=2000)
+    shop.push("a", 0)
+    shop.push("b", *range(1, 500))
+    owner = shop.owner()
+    assert owner.start_calls() == [0, 1]
+    owner.finish(0, FAILED)
+    owner.advance()
+    shop.backend.before = down
+    owner.finish(1, FAILED)
+    owner.advance()
+    assert owner.machine.due is None
+    shop.now = RETRY_S
+    owner.advance()
+    assert owner.machine.due is None
+    shop.backend.before = up
+    owner.run_until_idle(lambda value: SUCCESS)
+    assert [value for value, _ in owner.calls[2:]] == [0, *range(1, 500)]

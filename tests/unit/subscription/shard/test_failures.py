@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from tailrace.delivery.outcome import SUCCESS, CallOutcome, OutcomeKind
+from tailrace.subscription.shard.attempts import Origin
 from tailrace.subscription.shard.queues import OnDeadLetter, Queue
 from tailrace.subscription.shard.step import StepKind
-from tests.support.shards import FAILED, REJECTED, RETRY_S, Shop
-
-
-def fails(*values: Any, times: int = 1000) -> Any:
-    """A handler that fails for some values, a number of times each."""
-    left = dict.fromkeys(values, times)
-
-    def handler(value: Any) -> CallOutcome:
-        if left.get(value, 0):
-            left[value] -= 1
-            return FAILED
-        return SUCCESS
-
-    return handler
+from tests.support.shards import FAILED, REJECTED, RETRY_S, Shop, fails
 
 
 def test_of_ten_messages_of_a_failing_key_one_is_called_and_other_keys_are_done() -> None:
@@ -174,3 +162,40 @@ def test_a_shop_that_succeeds_keeps_nothing_in_memory() -> None:
     lanes = owner.machine.lag.lanes
     assert [len(lanes[queue]) for queue in lanes] == [0, 0, 0]
     assert list(shop.backend.table.scan("subscription-attempts/crm")) == []
+
+
+@pytest.mark.parametrize("kind", [OutcomeKind.RETRY, OutcomeKind.REJECT])
+def test_an_error_that_is_not_unicode_moves_its_message_as_any_other(kind: OutcomeKind) -> None:
+    shop = Shop()
+    shop.push("a", 1)
+    owner = shop.owner()
+    owner.run(lambda value: CallOutcome(kind, "OSError: no file \udcff"))
+    assert shop.queued(Queue.RQ if kind is OutcomeKind.RETRY else Queue.DLQ) == [1]
+
+
+def test_a_shop_that_recovers_keeps_nothing_in_memory() -> None:
+    shop = Shop()
+    for number in range(100):
+        shop.push(f"k{number}", number)
+    owner = shop.owner()
+    owner.run_until_idle(fails(*range(100), times=1))
+    (partition,) = owner.stored.streams(0).mq
+    book, lanes = owner.machine._book, owner.machine.lag.lanes
+    assert not any(Origin(partition, offset) in book for offset in range(100))
+    assert [len(lanes[queue]) for queue in lanes] == [0, 0, 0]
+    assert list(shop.backend.table.scan("subscription-attempts/crm")) == []
+
+
+def test_the_messages_that_wait_behind_a_slow_call_are_bounded() -> None:
+    shop = Shop()
+    shop.push("a", *range(20))
+    owner = shop.owner()
+    owner.machine.options = replace(owner.machine.options, held_max=10)
+    assert owner.start_calls() == [0]
+    shop.push("a", *range(20, 40))
+    owner.machine.wake(owner.stored.streams(0).mq)
+    owner.advance()
+    assert len(owner.machine.lag.lanes[Queue.MQ]) == 20, "nothing more is read"
+    owner.finish(0)
+    owner.run()
+    assert [value for value, _ in owner.calls] == list(range(40))

@@ -23,7 +23,8 @@ def test_what_is_staged_is_not_acknowledged_before_it_is_saved() -> None:
     acks = {WHERE: [(0, 1), (5, 6)]}
     entries = ledgers.stage(acks)
     assert not ledgers.stored[WHERE].acked(0)
-    assert not ledgers.has_holes(WHERE, 1)
+    assert ledgers.resolves(WHERE, 0)
+    assert not ledgers.resolves(WHERE, 1)
     backend.commit(Transaction(table=entries))
     ledgers.saved(acks)
     stored = Progress.load(backend.table, "crm", WHERE)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tailrace.delivery.fetched import FetchedBatch
 from tailrace.message import Partition
-from tailrace.subscription.shard.payloads import Payloads
+from tailrace.subscription.shard.payloads import ROW_BYTES, Payloads
 
 WHERE = Partition("orders", 0, 0)
+RECORD_BYTES = ROW_BYTES + 1
 
 
 def batch(start: int, count: int) -> FetchedBatch:
@@ -16,7 +17,7 @@ def batch(start: int, count: int) -> FetchedBatch:
 
 
 def test_a_record_is_found_in_any_batch_that_is_kept() -> None:
-    payloads = Payloads(100)
+    payloads = Payloads(100 * RECORD_BYTES)
     for start in (20, 0, 10):
         payloads.add(batch(start, 5))
     for offset in (0, 4, 12, 24):
@@ -28,7 +29,7 @@ def test_a_record_is_found_in_any_batch_that_is_kept() -> None:
 
 
 def test_the_batch_that_was_used_longest_ago_is_forgotten() -> None:
-    payloads = Payloads(20)
+    payloads = Payloads(20 * RECORD_BYTES)
     payloads.add(batch(0, 10))
     payloads.add(batch(10, 10))
     assert payloads.find(WHERE, 3) is not None
@@ -38,7 +39,7 @@ def test_the_batch_that_was_used_longest_ago_is_forgotten() -> None:
 
 
 def test_a_batch_over_the_bound_is_kept_until_the_next_one() -> None:
-    payloads = Payloads(5)
+    payloads = Payloads(5 * RECORD_BYTES)
     payloads.add(batch(0, 10))
     assert payloads.find(WHERE, 9) is not None
     payloads.add(batch(0, 3))
@@ -48,9 +49,18 @@ def test_a_batch_over_the_bound_is_kept_until_the_next_one() -> None:
 
 
 def test_batches_that_overlap_are_both_searched() -> None:
-    payloads = Payloads(100)
+    payloads = Payloads(100 * RECORD_BYTES)
     payloads.add(batch(0, 20))
     payloads.add(batch(5, 2))
     found = payloads.find(WHERE, 15)
     assert found is not None
     assert found.batch.offsets[found.row] == 15
+
+
+def test_batches_without_records_are_not_kept() -> None:
+    payloads = Payloads(20 * RECORD_BYTES)
+    payloads.add(batch(0, 10))
+    for start in range(10, 1000):
+        payloads.add(batch(start, 0))
+    assert len(payloads._batches) == 1
+    assert payloads.find(WHERE, 3) is not None

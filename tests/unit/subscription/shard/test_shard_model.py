@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
@@ -50,7 +51,11 @@ class ShardModel(RuleBasedStateMachine):
             attempts=attempts,
             concurrency=concurrency,
             gap_every=gap_every,
+            filter="not header.country exists",
         )
+        self.numbers = itertools.count()
+        self.pauses = 0
+        self.unwanted: set[int] = set()
         self.keys: dict[int, str | None] = {}
         self.pushed: defaultdict[str | None, list[int]] = defaultdict(list)
         self.succeeded: set[int] = set()
@@ -61,16 +66,25 @@ class ShardModel(RuleBasedStateMachine):
     @rule(key=sampled_from(KEYS), count=integers(1, 3))
     def push(self, key: str | None, count: int) -> None:
         for _ in range(count):
-            value = len(self.keys)
+            value = next(self.numbers)
             self.keys[value] = key
             self.pushed[key].append(value)
             self.shop.push(key, value)
+        self.owner.machine.wake(self.owner.stored.streams(0).mq)
+
+    @rule(key=sampled_from(KEYS), count=integers(1, 3))
+    def push_what_does_not_match(self, key: str | None, count: int) -> None:
+        for _ in range(count):
+            value = next(self.numbers)
+            self.unwanted.add(value)
+            self.shop.push(key, value, headers={"country": "US"})
         self.owner.machine.wake(self.owner.stored.streams(0).mq)
 
     @rule()
     def call(self) -> None:
         before = set(self.owner.in_flight)
         for value in self.owner.start_calls():
+            assert value not in self.unwanted
             if value not in before:
                 self._check_call(value)
         self._replace_lost()
@@ -152,10 +166,34 @@ class ShardModel(RuleBasedStateMachine):
             values = self.shop.queued(queue)
             assert len(values) == len(set(values))
 
+    @invariant()
+    def every_message_is_counted_once(self) -> None:
+        stats = self.shop.stats()
+        assert stats.total.inserted == len(self.keys) + len(self.unwanted)
+        assert stats.conserved, stats.total
+
+    @rule()
+    def pause(self) -> None:
+        """Let nothing be called. Once nothing is in flight, the owner says so."""
+        self.pauses += 1
+        self.owner.machine.paused = self.pauses
+
+    @rule()
+    def resume(self) -> None:
+        self.owner.machine.paused = 0
+
+    @invariant()
+    def nothing_is_in_flight_once_a_pause_is_quiet(self) -> None:
+        paused = self.owner.machine.paused
+        if paused and self.shop.counts().quiet == paused:
+            assert not self.owner.in_flight
+            assert self.shop.stats().total.in_flight == 0
+
     def teardown(self) -> None:
         if not hasattr(self, "shop"):
             return
         self._heal()
+        self.resume()
         for value in list(self.owner.in_flight):
             self.owner.finish(value)
             self.succeeded.add(value)
@@ -171,6 +209,11 @@ class ShardModel(RuleBasedStateMachine):
         assert len(self.owner.machine.lag.lanes[Queue.RQ]) == 0
         self._check_dead(dead)
         self.owner.leave()
+        assert self.owner.finished_reading()
+        total = self.shop.stats().total
+        handled = len(self.keys) - total.dead - total.discarded
+        assert (total.acked, total.filtered) == (handled, len(self.unwanted))
+        assert total.accounted == total.inserted
         tables = self.shop.backend.table
         assert tables.scan("group-reach/subscription:crm") == []
 

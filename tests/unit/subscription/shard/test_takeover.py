@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from tailrace.delivery.outcome import SUCCESS
+from tailrace.backend.contract import Transaction
+from tailrace.delivery.outcome import SUCCESS, CallOutcome, OutcomeKind
 from tailrace.errors import Fenced
+from tailrace.group.store.presence import HOLDS
+from tailrace.log.record import Record
+from tailrace.log.redelivered import FOR
+from tailrace.message import Mode, Op
+from tailrace.subscription.shard.permits import decode_permits
 from tailrace.subscription.shard.queues import OnDeadLetter, Queue
-from tests.support.shards import FAILED, NAME, RETRY_S, Owner, Shop
-from tests.unit.subscription.shard.test_failures import fails
+from tailrace.subscription.store.takeover import read_takeover
+from tests.support.shards import FAILED, NAME, RETRY_S, Owner, Shop, fails, stored
 
 
 def attempts_stored(shop: Shop) -> int:
     return len(shop.backend.table.scan(f"subscription-attempts/{NAME}"))
 
 
-def bounds_stored(shop: Shop) -> int:
-    return len(shop.backend.table.scan(f"group-reach/subscription:{NAME}"))
+def permits_stored(shop: Shop) -> int:
+    found = shop.backend.table.scan(f"subscription-permits/{NAME}")
+    return sum(len(decode_permits(value)) for _, value in found)
 
 
 def test_the_lag_of_a_key_is_derived_from_the_queues() -> None:
@@ -67,6 +75,51 @@ def test_a_delay_is_kept_over_a_takeover_and_bounded_whatever_the_clock_says() -
     assert owner.machine.due == pytest.approx(shop.now + RETRY_S)
 
 
+def test_a_delay_that_the_handler_asked_for_is_kept_over_a_takeover_however_long_it_is() -> None:
+    shop = Shop()
+    shop.push("a", 1)
+    owner = shop.owner()
+    owner.start_calls()
+    owner.finish(1, CallOutcome(OutcomeKind.RETRY, "later", timedelta(hours=2)))
+    owner.leave()
+    shop.now = 60.0
+    owner = shop.owner()
+    owner.run()
+    assert owner.machine.due == pytest.approx(7200.0)
+    shop.now = -1000.0  # the clock of another host is behind
+    owner = shop.owner()
+    owner.run()
+    assert owner.machine.due == pytest.approx(shop.now + 7200.0)
+
+
+@pytest.mark.parametrize("queue", [Queue.RQ, Queue.DLQ])
+def test_a_record_of_a_queue_that_is_for_another_consumer_holds_back_no_key(queue: Queue) -> None:
+    shop = Shop()
+    streams = stored(shop.backend).streams(0)
+    (partition,) = streams.rq if queue is Queue.RQ else streams.dlq
+    foreign = Record(0, 0, Mode.SYNC, Op.INSERT, b"a", {FOR: b"billing"}, b"7")
+    shop.backend.commit(Transaction(((partition, (foreign,)),)))
+    shop.push("a", 1)
+    owner = shop.owner()
+    assert owner.start_calls() == [1]
+
+
+@pytest.mark.parametrize("policy", list(OnDeadLetter))
+def test_a_new_owner_does_not_load_the_attempts_of_dead_letters(policy: OnDeadLetter) -> None:
+    shop = Shop(attempts=2, policy=policy)
+    shop.push("a", 1)
+    shop.push("b", 2)
+    shop.push("c", 3)
+    owner = shop.owner()
+    owner.run_until_idle(lambda value: SUCCESS if value == 3 else FAILED)
+    shop.push("c", 4)
+    owner.machine.wake(owner.stored.streams(0).mq)
+    owner.run(fails(4))
+    assert (attempts_stored(shop), shop.queued(Queue.DLQ)) == (3, [1, 2])
+    (loaded,) = read_takeover(shop.backend, stored(shop.backend), 0).attempts.values()
+    assert loaded.count == 1
+
+
 def test_an_orderly_end_leaves_nothing_behind_that_looks_like_a_crash() -> None:
     shop = Shop()
     shop.push("a", 1, 2)
@@ -76,7 +129,7 @@ def test_an_orderly_end_leaves_nothing_behind_that_looks_like_a_crash() -> None:
     shop.now += RETRY_S
     owner.advance()  # the next attempt is prepared, and not called
     owner.leave()
-    assert (bounds_stored(shop), attempts_stored(shop)) == (0, 1)
+    assert (permits_stored(shop), attempts_stored(shop)) == (0, 1)
     owner = shop.owner()
     assert owner.start_calls() == [1]
     assert not owner.in_flight[1].alone
@@ -140,7 +193,7 @@ def test_what_may_have_been_in_flight_is_called_alone() -> None:
     assert alone[:8] == [True] * 8
     owner.commit()
     owner.leave()
-    assert (bounds_stored(shop), attempts_stored(shop)) == (0, 0)
+    assert (permits_stored(shop), attempts_stored(shop)) == (0, 0)
 
 
 def test_messages_that_came_after_the_crash_are_not_suspect() -> None:
@@ -168,3 +221,64 @@ def test_a_suspect_that_was_not_called_stays_suspect_after_an_orderly_end() -> N
     owner = shop.owner()
     assert owner.start_calls() == [2]
     assert owner.in_flight[2].alone
+
+
+def test_messages_that_were_permitted_and_not_called_are_not_suspect_after_an_orderly_end() -> None:
+    shop = Shop(concurrency=4)
+    for number in range(8):
+        shop.push(f"k{number}", number)
+    owner = shop.owner()
+    assert owner.start_calls(at_most=1) == [0]
+    assert permits_stored(shop) > 1
+    owner.finish(0)
+    owner.leave()
+    assert permits_stored(shop) == 0
+    owner = shop.owner()
+    assert owner.start_calls() == [1, 2, 3, 4]
+
+
+def test_a_call_alone_counts_only_if_its_worker_had_ended_when_the_next_owner_came() -> None:
+    shop = Shop()
+    shop.push("a", 1)
+    shop.owner().start_calls()
+    hold = shop.backend.hold(HOLDS + "w1", "the process of all owners here")
+    alone = shop.owner()
+    alone.start_calls()
+    assert alone.in_flight[1].alone
+    second = shop.owner()
+    second.advance()
+    second.commit()
+    hold.release()
+    third = shop.owner()
+    third.start_calls()
+    assert third.calls == [(1, 1)], "no attempt has failed"
+
+
+def test_messages_that_waited_behind_others_of_their_key_are_not_suspect() -> None:
+    shop = Shop(concurrency=2)
+    for number in range(100):
+        shop.push("hot", number)
+        shop.push(f"k{number}", 1000 + number)
+    owner = shop.owner()
+    for _ in range(60):
+        for value in owner.start_calls():
+            if value >= 1000:
+                owner.finish(value)
+    owner.commit()
+    assert permits_stored(shop) <= (4 + 1) * shop.concurrency
+    again, alone = shop.owner(), 0
+    while in_flight := again.start_calls():
+        alone += sum(turn.alone for turn in again.in_flight.values())
+        for value in in_flight:
+            again.finish(value)
+    assert 0 < alone <= (4 + 1) * shop.concurrency
+
+
+def test_one_commit_permits_several_calls_of_one_key() -> None:
+    shop = Shop(concurrency=4)
+    shop.push("a", *range(100))
+    owner, commits = shop.owner(), list[Transaction]()
+    shop.backend.before = commits.append
+    owner.run()
+    assert len(owner.calls) == 100
+    assert len(commits) < 30

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from tailrace.amount import format_amount
 from tailrace.errors import InvalidValue
-from tailrace.subscription.shard.assignment import Assignment
+from tailrace.subscription.layout.assignment import Assignment
 from tailrace.topic.lineage import Shape
 from tailrace.topic.router import RouterKind, hash_key, route
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tailrace.subscription.shard.commit import ShardCommit
+from tailrace.subscription.shard.commit.commit import ShardCommit
 
 
 class Outbox:
     """The parts of the next commit, and the commit that is under way. For one thread at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, append_bytes_max: int) -> None:
+        self._append_bytes_max = append_bytes_max
         self.ready = ShardCommit()
         """What was decided since the last commit started."""
         self.urgent = False
@@ -24,7 +25,9 @@ class Outbox:
     @property
     def due(self) -> bool:
         """True if something waits for a commit."""
-        return self.idle and bool(self.urgent or self._unstored or self.ready.moves)
+        return self.idle and bool(
+            self.urgent or self._unstored or self.ready.moves or self.ready.outputs
+        )
 
     @property
     def moves(self) -> int:
@@ -33,9 +36,26 @@ class Outbox:
         return len(self.ready.moves) + unstored
 
     @property
-    def move_bytes(self) -> int:
-        """The approximate size of the messages that wait to be moved."""
-        return self.ready.move_bytes + (0 if self._unstored is None else self._unstored.move_bytes)
+    def early(self) -> bool:
+        """True if messages are to be called once a commit is stored that acknowledges them."""
+        waiting = (self._under_way, self._unstored)
+        return any(each.early for each in waiting if each is not None)
+
+    @property
+    def quiesces(self) -> bool:
+        """True if the commit that is under way says that nothing is in flight."""
+        return self._under_way is not None and self._under_way.quiet
+
+    @property
+    def full(self) -> bool:
+        """True if what waits to be appended has as many bytes as it may."""
+        unstored = 0 if self._unstored is None else self._unstored.append_bytes
+        return self.ready.append_bytes + unstored >= self._append_bytes_max
+
+    @property
+    def discarded(self) -> int:
+        """The number of dead letters that wait to be discarded."""
+        return self.ready.discarded + (0 if self._unstored is None else self._unstored.discarded)
 
     def collect(self) -> ShardCommit:
         """Return everything that is ready. What could not be stored before goes first."""

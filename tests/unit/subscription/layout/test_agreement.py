@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.errors import InvalidValue
 from tailrace.hub.hub import Hub
-from tailrace.subscription.shard.agreement import NamedShape, find_disagreement, key_shard
-from tailrace.subscription.shard.assignment import CONTIGUOUS, Contiguous, assignment
-from tailrace.subscription.shard.mirror import first_queue, queue_shape, switched_queue
+from tailrace.subscription.layout.agreement import NamedShape, find_disagreement, key_shard
+from tailrace.subscription.layout.assignment import CONTIGUOUS, Contiguous, assignment
+from tailrace.subscription.layout.mirror import first_queue, queue_shape, switched_queue
 from tailrace.subscription.store.definition import StoredSubscription, closed_storage, opening_of
 from tailrace.testing import MemoryBackend
 from tailrace.topic.lineage import Shape, next_shape
-from tailrace.topic.router import RouterKind, hash_key, route
+from tailrace.topic.router import Hashes, RouterKind, hash_key, route
 from tests.support.shards import stored, subscribe
 
 KEYS = [f"key-{number}" for number in range(10_000)]
+HASHED = np.array([hash_key(key.encode()) for key in KEYS])
 STRATEGY = Contiguous()
 
 
@@ -33,23 +35,25 @@ def make(counts: Sequence[int], router: str = "shard-consistent", **options: Any
     return hub
 
 
-def shards_of(subscription: StoredSubscription, key: str) -> set[int]:
-    """The shards of a key over all storage topics that the subscription reads or writes."""
-    definition = subscription.definition
-    main = subscription.main.definition
-    shapes = [
+def agrees(subscription: StoredSubscription) -> bool:
+    """True if each of 10,000 keys has one shard, over all storage topics that the subscription
+    reads or writes."""
+    definition, main = subscription.definition, subscription.main.definition
+    shapes = {
         *main.storage[: definition.opened],
         *subscription.rq.definition.storage,
         *subscription.dlq.definition.storage,
-    ]
-    return {
-        key_shard(definition.strategy, main.router, shape, definition.shards, key)
-        for shape in shapes
     }
+    shards = np.array([_shards(main.router, shape, definition.shards) for shape in shapes])
+    return bool((shards == shards[0]).all())
 
 
-def agrees(subscription: StoredSubscription) -> bool:
-    return all(len(shards_of(subscription, key)) == 1 for key in KEYS)
+def _shards(kind: RouterKind, shape: Shape, shards: int) -> Hashes:
+    partitions = route(kind, HASHED, shape.partitions, shape.k)
+    owners = [
+        STRATEGY.owner(number, shards, shape.partitions) for number in range(shape.partitions)
+    ]
+    return np.array(owners)[partitions]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +97,7 @@ def test_over_all_shapes_a_key_has_one_shard_or_creation_is_refused(
     created = 0
     for shards in range(1, counts[-1] + 1):
         try:
-            hub = make(counts, router, shards=shards)
+            hub = make(counts, router, shards=shards, uneven=True)
         except InvalidValue:
             continue
         created += 1
@@ -166,6 +170,28 @@ def test_numbers_of_partitions_of_queues_are_multiples_of_the_shards_and_agree()
     subscription = stored(make((4,), shards=2, rq_partitions=8, dlq_partitions=4).backend)
     assert subscription.rq.definition.storage == (Shape(8, 2),)
     assert agrees(subscription)
+
+
+@pytest.mark.parametrize("counts", [(4, 12, 24), (6, 12), (8, 12), (2, 4, 8)])
+def test_over_all_numbers_of_partitions_of_queues_a_key_has_one_shard_also_after_a_scaling(
+    counts: Sequence[int],
+) -> None:
+    created = 0
+    for shards in range(1, counts[0] + 1):
+        for queue in range(shards, 25, shards):
+            options: dict[str, Any] = {"rq_partitions": queue, "dlq_partitions": 2 * queue}
+            try:
+                hub = make(counts[:1], shards=shards, uneven=True, **options)
+            except InvalidValue:
+                continue
+            created += 1
+            for count in counts[1:]:
+                hub.topic("orders").scale(count)
+                change = opening_of(stored(hub.backend))
+                if change is not None:
+                    hub.backend.store.commit(change)
+            assert agrees(stored(hub.backend))
+    assert created
 
 
 def test_a_scaling_that_keeps_the_shards_is_opened_and_another_stays_closed() -> None:

@@ -1,0 +1,1 @@
+"""Which shard has which partitions, and the shape of the queues. Pure."""

@@ -1,0 +1,1 @@
+"""What the owner of a shard stores at once, and what waits for it."""

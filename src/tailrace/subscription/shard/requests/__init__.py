@@ -1,0 +1,1 @@
+"""Operators' requests on dead letters: redeliver them, or discard them."""

@@ -1,0 +1,215 @@
+"""The messages of a shard whose turn has come: each goes to a call, or to an older queue.
+
+A message is moved if an older queue holds its key back. Otherwise it is prepared for a call, a few
+times the concurrency ahead, unless it has to wait or has used up its attempts.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from tailrace.delivery.outcome import CallOutcome, OutcomeKind
+from tailrace.message import Partition
+from tailrace.subscription.shard.attempt_book import AttemptBook
+from tailrace.subscription.shard.attempts import Attempts, Begun, Origin
+from tailrace.subscription.shard.calls import Calls
+from tailrace.subscription.shard.commit.outbox import Outbox
+from tailrace.subscription.shard.intake import Intake, MainStream
+from tailrace.subscription.shard.lag import KeyLag
+from tailrace.subscription.shard.moved_record import origin_of
+from tailrace.subscription.shard.options import Acking, ShardOptions
+from tailrace.subscription.shard.payloads import Payloads, RecordRow
+from tailrace.subscription.shard.queues import MessageRoute, Queue
+from tailrace.subscription.shard.requests.tasks import NextCall
+from tailrace.subscription.shard.requests.work import RequestWork
+from tailrace.subscription.shard.turn import Turn
+
+POSTPONED_S_MIN: Final = 0.2
+"""The least time for which a message waits that could not be called."""
+
+
+class Turns:
+    """The turns of one shard at one owner. For one thread at a time."""
+
+    def __init__(
+        self,
+        options: ShardOptions,
+        *,
+        lag: KeyLag,
+        intake: Intake,
+        book: AttemptBook,
+        calls: Calls,
+        outbox: Outbox,
+        payloads: Payloads,
+        requests: RequestWork,
+    ) -> None:
+        self.options = options
+        self._lag = lag
+        self._intake = intake
+        self._book = book
+        self._calls = calls
+        self._outbox = outbox
+        self._payloads = payloads
+        self._requests = requests
+        self._waiting: deque[Turn] = deque()
+        """Those that are to be moved, and wait for their records or for room."""
+        self.unread: Origin | None = None
+        """A dead letter whose attempts have to be read before more can be done, or None."""
+        self._deliverable: deque[Turn] = deque()
+
+    def advance(self, now: float) -> tuple[Partition, int] | None:
+        """Move and prepare messages. Returns the place of a record that has to be read before more
+        can be done, or None."""
+        return self._move_turns(now) or self._carry_out(now) or self._prepare(now)
+
+    @property
+    def next_read(self) -> MainStream | None:
+        """The partition of MQ to read ahead; None if there is enough, or no more."""
+        if len(self._deliverable) >= self.options.calls_ahead or not self.may_move:
+            return None
+        if len(self._lag.lanes[Queue.MQ]) >= self.options.held_max:
+            return None
+        return self._intake.next_read()
+
+    @property
+    def may_move(self) -> bool:
+        """True if another message may be moved: not too many wait for a commit."""
+        moves = len(self._waiting) + self._outbox.moves
+        return moves < self.options.moves_max and not self._outbox.full
+
+    def move(self, turn: Turn, target: Queue, attempts: Attempts | None) -> None:
+        """Decide that a message is appended to an older queue."""
+        origin = turn.origin = turn.origin or origin_of(turn.queue, turn.known_record)
+        if attempts is not None and target is Queue.DLQ:
+            attempts = attempts.park()
+        self._outbox.ready.move(turn, self._lag.place(turn), target, attempts)
+        if attempts is not None:
+            self.put_attempts(origin, attempts)
+        self._lag.moves(turn, target)
+
+    def failed(
+        self, turn: Turn, outcome: CallOutcome, *, now: float, now_ms: int, random: float
+    ) -> None:
+        """Decide what follows a call that failed."""
+        self._outbox.urgent = True
+        usual = self.options.retry.delay(turn.delays, random)
+        delay = usual if outcome.delay is None else outcome.delay
+        at, due_ms = now + delay.total_seconds(), now_ms + int(delay.total_seconds() * 1000)
+        asked_ms = 0 if outcome.delay is None else due_ms - now_ms
+        if turn.queue is Queue.DLQ:
+            rejected = outcome.kind is OutcomeKind.REJECT
+            again = None if rejected else NextCall(at, due_ms, asked_ms)
+            self._requests.failed(turn, turn.attempts.failed(outcome.error, now_ms), again)
+            return
+        origin = turn.known_origin
+        attempts = turn.attempts.failed(outcome.error, now_ms, due_ms, asked_ms)
+        if outcome.kind is OutcomeKind.REJECT or self.options.used_up(attempts):
+            self.move(turn, Queue.DLQ, attempts)
+        elif turn.queue is Queue.MQ:
+            self._book.wait(origin, at)
+            self.move(turn, Queue.RQ, attempts)
+        else:
+            self.put_attempts(origin, attempts)
+            self._lag.lanes[Queue.RQ].wait(turn.lane, at)
+
+    def postpone(self, turn: Turn, now: float, random: float) -> None:
+        """Let a message that was not called after all wait where it is, without an attempt."""
+        delay = self.options.retry.delay(turn.delays, random)
+        at = now + max(delay.total_seconds(), POSTPONED_S_MIN)
+        if turn.alone or turn.queue is not Queue.MQ:
+            self._outbox.ready.attempts[turn.known_origin] = turn.unmarked
+        if turn.queue is Queue.DLQ:
+            self._requests.postpone(turn, at)
+        else:
+            self._lag.lanes[turn.queue].wait(turn.lane, at)
+
+    def put_attempts(self, origin: Origin, attempts: Attempts) -> None:
+        """Have the attempts of a message stored."""
+        self._book.put(origin, attempts)
+        self._outbox.ready.attempts[origin] = attempts
+
+    def _move_turns(self, now: float) -> tuple[Partition, int] | None:
+        """Move the messages that older queues hold back, and pass on those that are delivered.
+
+        Returns the place of a record that has to be read for it, or None.
+        """
+        while True:
+            self._pop_turns(now)
+            waiting, self._waiting = self._waiting, deque()
+            moved = False
+            for turn in waiting:
+                route = self._lag.route(turn)
+                if route is MessageRoute.DELIVER:
+                    if not self._requests.hold(turn):
+                        self._deliverable.append(turn)
+                elif self._outbox.full or self._find(turn) is None:
+                    self._waiting.append(turn)
+                else:
+                    self.move(turn, Queue.RQ if route is MessageRoute.TO_RQ else Queue.DLQ, None)
+                    moved = True
+            if not moved:
+                missing = next((turn for turn in self._waiting if turn.record is None), None)
+                return None if missing is None or self._outbox.full else self._lag.place(missing)
+
+    def _pop_turns(self, now: float) -> None:
+        for queue in (Queue.RQ, Queue.MQ):
+            while self.may_move:
+                turn = self._lag.pop_turn(queue, now)
+                if turn is None:
+                    break
+                self._waiting.append(turn)
+
+    def _carry_out(self, now: float) -> tuple[Partition, int] | None:
+        """Carry out requests. Returns the place of a record that has to be read for it."""
+        missing = self._requests.discard()
+        self._deliverable += self._requests.turns(now)
+        self._waiting += self._requests.pop_released()
+        return missing or (self._move_turns(now) if self._waiting else None)
+
+    def _prepare(self, now: float) -> tuple[Partition, int] | None:
+        """Prepare some calls ahead. Returns the place of a record that has to be read for it."""
+        self.unread = None
+        while self._deliverable and self._calls.prepared < self.options.calls_ahead:
+            turn = self._deliverable[0]
+            if self._find(turn) is None:
+                return self._lag.place(turn)
+            turn.origin = origin_of(turn.queue, turn.known_record)
+            if turn.queue is Queue.DLQ and turn.origin not in self._book:
+                self.unread = turn.origin
+                return None
+            self._deliverable.popleft()
+            self._admit(turn, now)
+        return None
+
+    def _admit(self, turn: Turn, now: float) -> None:
+        """Let a message be called, after the commit that must come before; unless it has to wait,
+        or has used up its attempts."""
+        origin = turn.known_origin
+        turn.attempts = self._book.get(origin)
+        at = self._book.pop_due(origin)
+        if turn.queue is Queue.DLQ:
+            if turn.attempts.request == turn.request:  # an earlier owner ended during its call
+                self._requests.failed(turn, turn.attempts.begin(Begun.NO))
+                return
+        elif self.options.used_up(turn.attempts):
+            self.move(turn, Queue.DLQ, turn.attempts)
+            return
+        elif at is not None and at > now:
+            self._lag.lanes[turn.queue].wait(turn.lane, at)
+            return
+        if self.options.acking is Acking.BEFORE_CALL and turn.queue is not Queue.DLQ:
+            self._calls.add(turn, permitted=False)  # it ends one worker at most
+            return
+        turn.alone = self._book.suspect(origin)
+        permitted = False
+        if turn.queue is Queue.MQ:
+            partition, offset = self._lag.place(turn)
+            turn.alone |= offset in self._intake[partition].suspects
+            permitted = offset in self._intake[partition].permitted
+        self._calls.add(turn, permitted=permitted)
+
+    def _find(self, turn: Turn) -> RecordRow | None:
+        if turn.record is None:
+            turn.record = self._payloads.find(*self._lag.place(turn))
+        return turn.record
