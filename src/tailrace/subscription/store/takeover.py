@@ -2,7 +2,8 @@
 
 The fence of the shard is raised by its grant, before any of these reads: what an earlier owner has
 not stored by now it will never store. First the ledgers; then the keys of the unacknowledged
-messages in RQ and DLQ, and what may have been in flight. Only then anything is called.
+messages in RQ and DLQ, what may have been in flight, and the requests of operators. Only then
+anything is called.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from collections.abc import Iterable
 
 from tailrace.backend.contract import Backend
 from tailrace.backend.table_scan import scan_prefix
-from tailrace.delivery.handed_out import read_handed_out
 from tailrace.group.store.presence import HOLDS
 from tailrace.message import Partition
 from tailrace.subscription.shard.attempts import (
@@ -23,14 +23,16 @@ from tailrace.subscription.shard.attempts import (
     decode_attempts,
     origin_of_key,
 )
-from tailrace.subscription.shard.intake import HandedOut
+from tailrace.subscription.shard.commit.counts import counts_key, decode_counts
 from tailrace.subscription.shard.lag import LaggingKeys
+from tailrace.subscription.shard.permits import decode_permits, permits_key
 from tailrace.subscription.shard.queues import OnDeadLetter
 from tailrace.subscription.shard.streams import ShardStreams
 from tailrace.subscription.shard.takeover import Takeover
 from tailrace.subscription.store.definition import StoredSubscription
 from tailrace.subscription.store.names import worker_group
 from tailrace.subscription.store.reading import read_lagging
+from tailrace.subscription.store.requests.entries import read_requests, read_states
 from tailrace.topic.ledger import Progress
 
 
@@ -38,10 +40,11 @@ def read_takeover(backend: Backend, stored: StoredSubscription, shard: int) -> T
     """Read everything that is stored for a shard."""
     streams = stored.streams(shard)
     ledgers = read_ledgers(backend, stored.name, (*streams.mq, *streams.rq, *streams.dlq))
+    consumer = worker_group(stored.name)
 
     def lagging(partitions: Iterable[Partition]) -> list[LaggingKeys]:
         return [
-            LaggingKeys(each, list(read_lagging(backend, each, ledgers[each])))
+            LaggingKeys(each, list(read_lagging(backend, consumer, each, ledgers[each])))
             for each in partitions
         ]
 
@@ -52,9 +55,12 @@ def read_takeover(backend: Backend, stored: StoredSubscription, shard: int) -> T
         ledgers,
         rq=lagging(streams.rq),
         dlq=lagging(streams.dlq if blocks else ()),
-        handed_out=read_bounds(backend, stored.name, streams),
+        permits=read_permits(backend, stored.name, streams),
         attempts=attempts,
         ended=_ended(backend, attempts.values()),
+        request_states=read_states(backend, stored.name, shard),
+        requests=read_requests(backend, stored.name, shard),
+        counts=decode_counts(backend.table.get(*counts_key(stored.name, stored.unit(shard)))),
     )
 
 
@@ -66,16 +72,14 @@ def read_ledgers(
     return {each: Progress.load(backend.table, consumer, each) for each in partitions}
 
 
-def read_bounds(
+def read_permits(
     backend: Backend, subscription: str, streams: ShardStreams
-) -> dict[Partition, HandedOut]:
-    """Return what may have been in flight in the partitions of MQ, where anything may."""
-    found = {}
-    for each in streams.mq:
-        bound = read_handed_out(backend.table, worker_group(subscription), str(each))
-        if bound:
-            found[each] = HandedOut(bound, backend.log.bounds(each).end)
-    return found
+) -> dict[Partition, frozenset[int]]:
+    """Return the messages that an owner may have called in the partitions of MQ."""
+    return {
+        each: decode_permits(backend.table.get(*permits_key(subscription, each)))
+        for each in streams.mq
+    }
 
 
 def _ended(backend: Backend, attempts: Iterable[Attempts]) -> frozenset[str]:
@@ -85,9 +89,11 @@ def _ended(backend: Backend, attempts: Iterable[Attempts]) -> frozenset[str]:
 
 
 def _attempts(backend: Backend, subscription: str, streams: ShardStreams) -> dict[Origin, Attempts]:
+    """Return the attempts of messages, without those of dead letters that are not being called."""
     table = attempts_table(subscription)
     return {
-        origin_of_key(key): decode_attempts(value)
+        origin_of_key(key): attempts
         for partition in streams.mq
         for key, value in scan_prefix(backend.table, table, attempts_prefix(partition))
+        if not (attempts := decode_attempts(value)).at_rest
     }

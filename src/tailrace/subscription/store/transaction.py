@@ -1,27 +1,40 @@
-"""The transaction of a shard's commit: appends, ledgers, attempts and bounds, under one fence."""
+"""The transaction of a shard's commit: appends, what handlers pushed, ledgers, attempts, permits,
+counts and the requests of operators, with the audit lines of those that end, under one fence."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
 
 from tailrace.backend.contract import Backend, Fence, TableKey, Transaction
-from tailrace.delivery.handed_out import handed_out_key, handed_out_value
 from tailrace.log.record import Record
 from tailrace.message import Partition, Range
 from tailrace.subscription.shard.attempts import attempts_key, encode_attempts
-from tailrace.subscription.shard.commit import Move, ShardCommit
+from tailrace.subscription.shard.commit.commit import Move, ShardCommit
+from tailrace.subscription.shard.commit.counts import counts_key, encode_counts
+from tailrace.subscription.shard.commit.outputs import PushedRecord
 from tailrace.subscription.shard.moved_record import moved_record
+from tailrace.subscription.shard.permits import encode_permits, permits_key
 from tailrace.subscription.shard.queues import Queue
+from tailrace.subscription.shard.requests.state import encode_state, state_key
 from tailrace.subscription.store.definition import StoredSubscription
-from tailrace.subscription.store.names import dead_letter_queue, retry_queue, worker_group
+from tailrace.subscription.store.names import dead_letter_queue, retry_queue
+from tailrace.subscription.store.requests.audit_line import audit_of
+from tailrace.topic.audit_log import commit_audited
+from tailrace.topic.routed_batch import RoutedBatch
 from tailrace.topic.target import Target
+from tailrace.topic.view import View, follow_switches
+
+FindView: TypeAlias = Callable[[str], View]
+"""Returns the view of a topic that a handler pushes to."""
 
 
 class ShardTargets(NamedTuple):
     """Where the messages of a shard are appended: the newest storage topics of RQ and DLQ."""
 
     subscription: str
+    shard: int
+    unit: str
     rq: Target
     dlq: Target
     rq_own: tuple[int, ...]
@@ -39,7 +52,7 @@ class ShardTargets(NamedTuple):
             count = len(target.partitions)
             return tuple(definition.strategy.partitions(shard, definition.shards, count))
 
-        return cls(stored.name, rq, dlq, own(rq), own(dlq))
+        return cls(stored.name, shard, stored.unit(shard), rq, dlq, own(rq), own(dlq))
 
     def partition_of(self, move: Move) -> Partition:
         """Return the partition to append a message to."""
@@ -52,34 +65,67 @@ class ShardTargets(NamedTuple):
 
 
 def commit_shard(
-    backend: Backend, targets: ShardTargets, commit: ShardCommit, fence: Fence, now_ms: int
+    backend: Backend,
+    targets: ShardTargets,
+    commit: ShardCommit,
+    fence: Fence,
+    now_ms: int,
+    find_view: FindView | None = None,
 ) -> list[tuple[Partition, int]]:
     """Store a commit in one transaction. Returns where its moves were appended, in order.
 
-    Raises `Sealed`, with nothing written, if RQ or DLQ continue in another storage topic by now.
+    `find_view` returns the views of the topics that handlers pushed to. Raises `Sealed`, with
+    nothing written, if RQ or DLQ continue in another storage topic by now.
     """
+    places = [targets.partition_of(move) for move in commit.moves]
+    records: dict[Partition, list[Record]] = {}
+    for move, place in zip(commit.moves, places, strict=True):
+        records.setdefault(place, []).append(moved_record(move, targets.subscription, now_ms))
+    moved = tuple((place, tuple(moved)) for place, moved in records.items())
+    table = _table(targets, commit)
+    if not (table or moved or commit.outputs or commit.ended):
+        return []
+    views, batches = _outputs(commit.outputs, find_view)
+    entries = [audit_of(targets.subscription, each, now_ms) for each in commit.ended]
+
+    def attempt() -> list[Range]:
+        pushed = [part for name, each in batches.items() for part in each.route(views[name].target)]
+        since = {**targets.rq.since, **targets.dlq.since}
+        for view in views.values():
+            since |= view.target.since
+        transaction = Transaction((*moved, *pushed), table, fence, since=since)
+        if entries:
+            return commit_audited(backend, transaction, entries, now_ms)
+        return backend.commit(transaction)
+
+    return _offsets(places, follow_switches(views, attempt)[: len(moved)])
+
+
+def _outputs(
+    outputs: Sequence[PushedRecord], find_view: FindView | None
+) -> tuple[dict[str, View], dict[str, RoutedBatch]]:
+    """Return the topics of outputs, and what is appended to each, in order."""
+    records: dict[str, list[Record]] = {}
+    for output in outputs:
+        records.setdefault(output.topic, []).append(output.record)
+    assert find_view is not None or not records, "only handlers with a transaction push"
+    views = {name: find_view(name) for name in records} if find_view is not None else {}
+    return views, {name: RoutedBatch.of_records(each) for name, each in records.items()}
+
+
+def _table(targets: ShardTargets, commit: ShardCommit) -> dict[TableKey, bytes | None]:
+    """Return the entries of tables that a commit writes."""
     name = targets.subscription
-    group = worker_group(name)
     table: dict[TableKey, bytes | None] = dict(commit.ledger)
     for origin, attempts in commit.attempts.items():
         table[attempts_key(name, origin)] = encode_attempts(attempts)
-    for partition, bound in commit.handed_out.items():
-        table[handed_out_key(group, str(partition))] = handed_out_value(bound)
-    places = [targets.partition_of(move) for move in commit.moves]
-    appends: dict[Partition, list[Record]] = {}
-    for move, place in zip(commit.moves, places, strict=True):
-        appends.setdefault(place, []).append(moved_record(move, name, now_ms))
-    if not (table or appends):
-        return []
-    ranges = backend.commit(
-        Transaction(
-            tuple((place, tuple(records)) for place, records in appends.items()),
-            table,
-            fence,
-            since={**targets.rq.since, **targets.dlq.since},
-        )
-    )
-    return _offsets(places, ranges)
+    for partition, offsets in commit.permitted.items():
+        table[permits_key(name, partition)] = encode_permits(offsets)
+    if commit.counts is not None:
+        table[counts_key(name, targets.unit)] = encode_counts(commit.counts)
+    for request, state in commit.requests.items():
+        table[state_key(name, targets.shard, request)] = encode_state(state)
+    return table
 
 
 def _offsets(places: Sequence[Partition], ranges: Sequence[Range]) -> list[tuple[Partition, int]]:

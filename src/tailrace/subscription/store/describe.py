@@ -1,0 +1,148 @@
+"""Subscriptions as people see them: their definition, their workers, and what waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from tailrace.backend.contract import Backend
+from tailrace.clock import utc_time
+from tailrace.delivery.retry import Retry
+from tailrace.errors import UnknownTopic
+from tailrace.message import Partition
+from tailrace.subscription.layout.agreement import valid_shards
+from tailrace.subscription.shard.queues import OnDeadLetter
+from tailrace.subscription.store.backlog import (
+    NO_BACKLOG,
+    Backlog,
+    count_unacknowledged,
+    read_backlog,
+)
+from tailrace.subscription.store.definition import (
+    StoredSubscription,
+    as_opened,
+    closed_storage,
+    find_subscription,
+)
+from tailrace.subscription.store.lifecycle import read_definition
+from tailrace.subscription.store.names import REQUESTS
+from tailrace.subscription.store.owners import (
+    ShardOwner,
+    SubscriptionWorker,
+    shard_owners,
+    workers,
+)
+from tailrace.subscription.store.pause import Pause, find_pause
+from tailrace.subscription.store.takeover import read_ledgers
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedStorage:
+    """The first storage topic that stays closed to a subscription, because some keys would have
+    another shard in it.
+
+    `waiting` is the number of messages in it and in later ones. `shards` are numbers of shards with
+    which all storage topics would be open.
+    """
+
+    storage: int
+    partitions: int
+    waiting: int
+    shards: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionInfo:
+    """A subscription, with its workers and what waits in its queues.
+
+    `owners` has the owner of each shard, None for a shard that no worker owns. `opened` is the
+    number of storage topics of the topic that it reads, or that the next worker opens; `closed` is
+    the next one, if it stays closed. `requests` is the number of pending requests of operators.
+    With `topic_deleted` the backlog is not known. `queue` is True for the consumer of a queue.
+    """
+
+    name: str
+    topic: str
+    topic_deleted: bool
+    created: datetime
+    start: str
+    shards: int
+    generation: int
+    on_dead_letter: OnDeadLetter
+    retry: Retry
+    filter: str | None
+    paused: Pause | None
+    workers: tuple[SubscriptionWorker, ...]
+    owners: tuple[ShardOwner | None, ...]
+    requests: int
+    opened: int
+    closed: ClosedStorage | None = None
+    backlog: Backlog = NO_BACKLOG
+    queue: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What people call it: ``queue`` or ``subscription``."""
+        return "queue" if self.queue else "subscription"
+
+    @property
+    def unattended(self) -> tuple[int, ...]:
+        """The shards that no worker owns."""
+        return tuple(shard for shard, owner in enumerate(self.owners) if owner is None)
+
+
+def describe(backend: Backend, name: str) -> SubscriptionInfo:
+    """Return a subscription. Raises `UnknownSubscription`."""
+    definition = read_definition(backend, name).definition
+    try:
+        stored = find_subscription(backend, name)
+    except UnknownTopic:
+        stored = None
+    owners = shard_owners(backend, name, definition)
+    info = SubscriptionInfo(
+        name,
+        definition.topic,
+        stored is None,
+        utc_time(definition.created_ms),
+        definition.start,
+        definition.shards,
+        definition.generation,
+        definition.policy,
+        definition.retry,
+        definition.filter,
+        find_pause(backend, name),
+        workers(backend, name, owners),
+        tuple(owners.get(shard) for shard in range(definition.shards)),
+        len(backend.store.scan(f"{REQUESTS}{name}/")),
+        definition.opened,
+        queue=definition.queue,
+    )
+    if stored is None:
+        return info
+    stored = as_opened(stored)
+    return replace(
+        info,
+        opened=stored.definition.opened,
+        closed=_closed(backend, stored),
+        backlog=read_backlog(backend, stored),
+    )
+
+
+def _closed(backend: Backend, stored: StoredSubscription) -> ClosedStorage | None:
+    storage = closed_storage(stored)
+    if storage is None:
+        return None
+    definition, main = stored.definition, stored.main.definition
+    partitions = [
+        Partition(definition.topic, index, number)
+        for index in range(storage, main.pointer + 1)
+        for number in range(main.storage[index].partitions)
+    ]
+    ledgers = read_ledgers(backend, stored.name, partitions)
+    shapes = main.storage[: main.pointer + 1]
+    return ClosedStorage(
+        storage,
+        main.storage[storage].partitions,
+        count_unacknowledged(backend, ledgers, partitions),
+        tuple(valid_shards(definition.strategy, main.router, shapes)),
+    )

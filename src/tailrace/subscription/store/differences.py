@@ -1,0 +1,60 @@
+"""The differences between a subscription and a requested one, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tailrace.delivery.retry import Retry
+from tailrace.duration import format_duration
+from tailrace.subscription.store.definition import (
+    NewSubscription,
+    SubscriptionDefinition,
+    retry_ms,
+)
+from tailrace.topic.view import StoredDefinition
+
+
+def differences(
+    held: SubscriptionDefinition, new: NewSubscription, main: StoredDefinition | None
+) -> list[str]:
+    """List how a subscription differs from a requested one; `main` is the requested topic.
+
+    Options that were not given are not compared, and neither is `start`: it is where the
+    subscription began.
+    """
+    return list(_differences(held, new, main))
+
+
+def describe_retry(retry: Retry) -> str:
+    """Return a retry policy as text: ``attempts 8, first 1s, max 10m``."""
+    count = "no last attempt" if retry.attempts is None else f"attempts {retry.attempts}"
+    return f"{count}, first {format_duration(retry.first)}, max {format_duration(retry.max)}"
+
+
+def _differences(
+    held: SubscriptionDefinition, new: NewSubscription, main: StoredDefinition | None
+) -> Iterator[str]:
+    if new.topic != held.topic:
+        yield f"its topic is {held.topic!r}, not {new.topic!r}"
+    elif main is None:
+        yield f"its topic {held.topic!r} was deleted"
+    elif main.definition.identity != held.topic_identity:
+        yield f"its topic {held.topic!r} was deleted, and created again since"
+    if new.shards not in (None, held.shards):
+        yield f"its number of shards is {held.shards}, not {new.shards}"
+    if (new.retry.attempts, *retry_ms(new.retry)) != (held.attempts, held.first_ms, held.max_ms):
+        yield f"its retry policy is {describe_retry(held.retry)}, not {describe_retry(new.retry)}"
+    if new.policy is not held.policy:
+        yield f"its on_dead_letter is {held.on_dead_letter}, not {new.policy.value}"
+    if new.filter != held.filter:
+        yield f"its filter is {_shown(held.filter)}, not {_shown(new.filter)}"
+    if new.assignment != held.assignment:
+        yield f"its assignment is {held.assignment}, not {new.assignment}"
+    for option in ("rq_partitions", "dlq_partitions"):
+        asked, given = getattr(new, option), getattr(held, option)
+        if asked not in (None, given):
+            yield f"its {option} is {'that of the topic' if given is None else given}, not {asked}"
+
+
+def _shown(filter: str | None) -> str:
+    return "none" if filter is None else repr(filter)

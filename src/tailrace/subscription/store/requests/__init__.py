@@ -1,0 +1,1 @@
+"""The requests of operators on dead letters: made, stored, read and audited."""
