@@ -4,6 +4,9 @@ Pure: no lock, thread, clock or backend, and so the same in a process and in a s
 does the steps of each shard, see `ShardMachine`, calls what `next_call` returns, and stores the
 commits of `to_commit` at once and of `unsaved` within the progress interval. Calls that return
 events do so for the driver to post them to the runtime.
+
+A suspect has the whole process for itself: what is stored before its call names the process. So the
+workers of a process share a `ProcessGate`.
 """
 
 from __future__ import annotations
@@ -13,10 +16,12 @@ from math import inf
 from typing import Final, Generic, TypeVar
 
 from tailrace.delivery.outcome import CallOutcome
+from tailrace.delivery.process_gate import ProcessGate
 from tailrace.group.protocol.events import Drained, Event, Lost, Progressed
 from tailrace.message import Partition
-from tailrace.subscription.shard.commit import ShardCommit
+from tailrace.subscription.shard.commit.commit import ShardCommit
 from tailrace.subscription.shard.options import ShardOptions
+from tailrace.subscription.shard.queues import Queue
 from tailrace.subscription.shard.turn import Turn
 from tailrace.subscription.worker.owned_shard import OwnedShard
 
@@ -43,7 +48,10 @@ class WorkerMachine(Generic[S]):
         """The shards that the worker owns, by name."""
         self.in_flight = 0
         """The number of calls under way, those of shards that were lost meanwhile included."""
+        self.stopped = False
+        """While True no message is called."""
         self._suspects = 0
+        self._letters = 0
         self.version = 0
         """Increased by every event that a waiting driver has to check."""
         self.definitions = 0
@@ -51,13 +59,28 @@ class WorkerMachine(Generic[S]):
         definition before the last one has to read it again."""
         self._make_shard = make_shard
         self._notify = notify
+        self._claimed = False
+        """True if it is alone in its process, or waits to be."""
+        self.enter(ProcessGate(), notify)
+
+    def enter(self, gate: ProcessGate, wake: Callable[[], None]) -> None:
+        """Share a process with other workers, before the first call. `wake` has the driver ask for
+        the next call again; unlike `notify` it is called while other workers decide."""
+        self._gate, self._place = gate, gate.enter(wake)
+
+    def leave(self) -> None:
+        """Leave the process to its other workers. Calls that still run count as given up."""
+        self._claimed = False
+        self._gate.leave(self._place)
 
     # What the runtime grants and revokes.
 
     def install(self, unit: str, epoch: int) -> None:
         """Add a granted shard."""
         self._remove(self.shards.get(unit))
-        self.shards[unit] = self._make_shard(unit, epoch)
+        owned = self.shards[unit] = self._make_shard(unit, epoch)
+        owned.machine.stopped = self.stopped
+        owned.machine.hold_letters(self._letters >= self._letters_max)
         self.interrupt()
 
     def drain(self, unit: str, epoch: int) -> Drained | None:
@@ -99,52 +122,133 @@ class WorkerMachine(Generic[S]):
 
     def interrupt(self) -> None:
         """Have the driver check everything again."""
+        self._settle()
         self.version += 1
         self._notify()
 
+    def _settle(self) -> None:
+        """Let other workers call again, if no suspect needs the process any more. After each
+        suspect they have their turn."""
+        if not self._claimed or self._suspects:
+            return
+        machines = [owned.machine for owned in self.shards.values()]
+        if any(each.alone for each in machines):
+            return
+        if self._gate.is_alone(self._place) or not any(each.wants_alone for each in machines):
+            self._claimed = False
+            self._gate.release(self._place)
+
     # Calls.
+
+    @property
+    def can_call(self) -> bool:
+        """True if `next_call` may return a message."""
+        return self.in_flight < self.options.concurrency and any(
+            owned.machine.can_call for owned in self.shards.values()
+        )
 
     def next_call(self) -> tuple[S, Turn] | None:
         """Return the next message to call, with its shard; None if there is none now.
 
-        A suspect has the worker for itself: nothing is called before all calls have ended, nor
+        A suspect has its process for itself: nothing is called before all calls have ended, nor
         until its outcome is stored, or until it ends if its shard was lost meanwhile.
         """
-        holder = next((each for each in self.shards.values() if each.machine.holds_alone), None)
+        holder = next((each for each in self.shards.values() if each.machine.alone), None)
         if holder is None:
             holder = next((each for each in self.shards.values() if each.machine.wants_alone), None)
             if holder is None:
+                self._settle()
                 return None if self._suspects else self._next_shared()
-            if self.in_flight:
+            self._claimed = True
+            if not self._gate.claim(self._place) or self.in_flight:
                 return None
             holder.machine.begin_alone()
             self.interrupt()
-        return self._take(holder)
+        return self._take([holder])
+
+    def forgo(self) -> None:
+        """Record that nothing is called now, whatever waits: other workers of the process need not
+        wait for this one."""
+        if self._claimed and not self._gate.is_alone(self._place):
+            self._claimed = False
+            self._gate.release(self._place)
+        self._gate.forgo(self._place)
+
+    def take_more(self, owned: S, most: int) -> list[Turn]:
+        """Return further messages of a shard for a call that takes several, at most so many."""
+        room = self.options.concurrency - self.in_flight
+        turns: list[Turn] = []
+        while len(turns) < min(most, room) and (more := owned.machine.take_more(1)):
+            turns += more
+            self._count(more, 1)
+        self._gate.join(self._place, len(turns))
+        return turns
+
+    def split(self, owned: S, turns: Sequence[Turn]) -> None:
+        """Record that a call with several messages failed: each is called again by itself."""
+        self._end(turns)
+        if not owned.removed:
+            owned.machine.split(turns)
+        self.interrupt()
+
+    def stop(self) -> None:
+        """Call no more messages, except those that are acknowledged already."""
+        self.stopped = True
+        for owned in self.shards.values():
+            owned.machine.stopped = True
+        self.interrupt()
+
+    @property
+    def busy(self) -> bool:
+        """True if calls are under way, or must follow because they are acknowledged."""
+        early = any(owned.machine.owes_calls for owned in self.shards.values())
+        return bool(self.in_flight) or early
 
     def _next_shared(self) -> tuple[S, Turn] | None:
         if self.in_flight >= self.options.concurrency:
             return None
-        for name, owned in self.shards.items():
-            found = self._take(owned)
-            if found is not None:
-                self.shards[name] = self.shards.pop(name)  # the others have their turn first
-                return found
+        found = self._take(self.shards.values())
+        if found is not None:
+            name = found[0].name
+            self.shards[name] = self.shards.pop(name)  # the others have their turn first
+        return found
+
+    def _take(self, shards: Iterable[S]) -> tuple[S, Turn] | None:
+        """Begin a call of the first of these shards that has one."""
+        if not self._gate.begin(self._place):
+            return None
+        for owned in shards:
+            turn = owned.machine.take()
+            if turn is not None:
+                self._count((turn,), 1)
+                return owned, turn
+        self._gate.end(self._place)
         return None
 
-    def _take(self, owned: S) -> tuple[S, Turn] | None:
-        turn = owned.machine.take()
-        if turn is None:
-            return None
-        self.in_flight += 1
-        self._suspects += turn.alone
-        return owned, turn
+    def _end(self, turns: Sequence[Turn]) -> None:
+        self._count(turns, -1)
+        self._gate.end(self._place, len(turns))
+
+    def _count(self, turns: Sequence[Turn], sign: int) -> None:
+        """Count the messages in flight. Dead letters take at most half of the slots."""
+        self.in_flight += sign * len(turns)
+        self._suspects += sign * sum(turn.alone for turn in turns)
+        letters = sign * sum(turn.queue is Queue.DLQ for turn in turns)
+        if letters:
+            self._letters += letters
+            held = self._letters >= self._letters_max
+            for owned in self.shards.values():
+                owned.machine.hold_letters(held)
+
+    @property
+    def _letters_max(self) -> int:
+        return max(1, self.options.concurrency // 2)
 
     def finished(
         self, owned: S, turn: Turn, outcome: CallOutcome, *, now: float, now_ms: int, random: float
     ) -> None:
         """Record the outcome of a call. That of a shard which was lost meanwhile has no effect."""
-        self.in_flight -= 1
-        self._suspects -= turn.alone
+        self._end((turn,))
         if not owned.removed:
             owned.machine.finished(turn, outcome, now=now, now_ms=now_ms, random=random)
         self.interrupt()

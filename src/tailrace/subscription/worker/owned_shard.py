@@ -28,6 +28,11 @@ class OwnedShard:
         self.drain_reported = False
         """True once `Drained` was posted."""
 
+    @property
+    def stored(self) -> bool:
+        """True if nothing is called any more, and all that was decided is stored."""
+        return self.machine.drained or not self.machine.loaded
+
     def backs_off(self, now: float) -> bool:
         """True if the shard does not retry yet after the backend failed."""
         return now < self.retry_at
