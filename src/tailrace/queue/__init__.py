@@ -1,0 +1,1 @@
+"""Queues: a topic with one subscription, and effects that happen exactly once."""

@@ -1,0 +1,1 @@
+"""Effects in a database of the user, stored together with the messages that caused them."""
