@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tailrace import spark as spark
     from tailrace import testing as testing
     from tailrace import writers as writers
+    from tailrace.app.app import App
+    from tailrace.app.running_app import RunningApp
     from tailrace.delivery.delivery import Delivery
     from tailrace.delivery.outcome import Reject, RetryLater
     from tailrace.delivery.retry import Retry
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
         DecodeError,
         DeliveryFailed,
         DiskFull,
+        EffectsUnavailable,
         EncodeError,
         Error,
         Fenced,
@@ -40,28 +43,49 @@ if TYPE_CHECKING:
         InvalidValue,
         MessageTooLarge,
         NothingToRead,
+        NotRetained,
         NotSupported,
         OutcomeUnknown,
         OutOfRange,
         PipelineFailed,
         ReadOnlyHub,
         Sealed,
+        SubscriptionExists,
         TopicExists,
         TopicTypeMismatch,
         UnknownGroup,
         UnknownHub,
+        UnknownQueue,
+        UnknownReplay,
+        UnknownSubscription,
         UnknownTopic,
         WatchExpired,
     )
     from tailrace.group.consumer.consumer import Consumer, ConsumerStats
     from tailrace.group.group import Group
-    from tailrace.hub.hub import Hub, open
+    from tailrace.hub.dead_letters import DeadLetters, SubscriptionLetter
+    from tailrace.hub.hub import Hub
+    from tailrace.hub.opening import open
+    from tailrace.hub.queue import Queue, QueueConsumer
+    from tailrace.hub.replay import Replay
+    from tailrace.hub.subscription import Subscription
     from tailrace.hub.topic import Topic
     from tailrace.message import Message, Mode, Op, Partition, Position, Range, Receipt, Receipts
     from tailrace.pipeline.pipeline import Pipeline
     from tailrace.pipeline.report import RunOutcome, RunProgress, RunReport, WriterReport
     from tailrace.pipeline.writer_status import WriterStatus
+    from tailrace.queue.effects.sql_effects import SqlEffects
+    from tailrace.queue.replay.job import ReplayState
+    from tailrace.queue.replay.progress import ReplayProgress
+    from tailrace.queue.stats import MessageCounts, QueueStats
     from tailrace.settings import HubSettings
+    from tailrace.subscription.store.describe import SubscriptionInfo
+    from tailrace.subscription.store.group_state import GroupStates
+    from tailrace.subscription.store.key_state import KeyState, KeyStatus
+    from tailrace.subscription.store.message_state import MessagePlace
+    from tailrace.subscription.store.requests.making import MadeRequest
+    from tailrace.subscription.worker.worker import Worker, WorkerStats
+    from tailrace.topic.envelope import Envelope
     from tailrace.topic.pending import Pending
     from tailrace.topic.producer import Producer
     from tailrace.topic.scaling import Plan
@@ -70,6 +94,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "App",
     "BackendUnavailable",
     "Busy",
     "ConfigError",
@@ -77,15 +102,19 @@ __all__ = [
     "Consumer",
     "ConsumerStats",
     "CorruptBatch",
+    "DeadLetters",
     "DecodeError",
     "Delivery",
     "DeliveryFailed",
     "DiskFull",
+    "EffectsUnavailable",
     "EncodeError",
+    "Envelope",
     "Error",
     "Fenced",
     "Group",
     "GroupExists",
+    "GroupStates",
     "Hub",
     "HubClosed",
     "HubReplaced",
@@ -93,9 +122,15 @@ __all__ = [
     "IncompatibleHub",
     "InvalidName",
     "InvalidValue",
+    "KeyState",
+    "KeyStatus",
+    "MadeRequest",
     "Message",
+    "MessageCounts",
+    "MessagePlace",
     "MessageTooLarge",
     "Mode",
+    "NotRetained",
     "NotSupported",
     "NothingToRead",
     "Op",
@@ -108,25 +143,42 @@ __all__ = [
     "Plan",
     "Position",
     "Producer",
+    "Queue",
+    "QueueConsumer",
+    "QueueStats",
     "Range",
     "ReadOnlyHub",
     "Receipt",
     "Receipts",
     "Reject",
+    "Replay",
+    "ReplayProgress",
+    "ReplayState",
     "Retry",
     "RetryLater",
     "RunOutcome",
     "RunProgress",
     "RunReport",
+    "RunningApp",
     "Sealed",
+    "SqlEffects",
     "StorageTopicInfo",
+    "Subscription",
+    "SubscriptionExists",
+    "SubscriptionInfo",
+    "SubscriptionLetter",
     "Topic",
     "TopicExists",
     "TopicTypeMismatch",
     "UnknownGroup",
     "UnknownHub",
+    "UnknownQueue",
+    "UnknownReplay",
+    "UnknownSubscription",
     "UnknownTopic",
     "WatchExpired",
+    "Worker",
+    "WorkerStats",
     "WriterReport",
     "WriterStatus",
     "__version__",
@@ -134,13 +186,31 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "tailrace.app.app": ("App",),
+    "tailrace.app.running_app": ("RunningApp",),
     "tailrace.group.consumer.consumer": ("ConsumerStats", "Consumer"),
     "tailrace.delivery.delivery": ("Delivery",),
     "tailrace.delivery.outcome": ("Reject", "RetryLater"),
     "tailrace.delivery.retry": ("Retry",),
     "tailrace.group.group": ("Group",),
     "tailrace.hub.topic": ("Topic",),
-    "tailrace.hub.hub": ("Hub", "open"),
+    "tailrace.hub.dead_letters": ("DeadLetters", "SubscriptionLetter"),
+    "tailrace.hub.hub": ("Hub",),
+    "tailrace.hub.opening": ("open",),
+    "tailrace.hub.queue": ("Queue", "QueueConsumer"),
+    "tailrace.hub.replay": ("Replay",),
+    "tailrace.hub.subscription": ("Subscription",),
+    "tailrace.queue.effects.sql_effects": ("SqlEffects",),
+    "tailrace.queue.replay.job": ("ReplayState",),
+    "tailrace.queue.replay.progress": ("ReplayProgress",),
+    "tailrace.queue.stats": ("MessageCounts", "QueueStats"),
+    "tailrace.topic.envelope": ("Envelope",),
+    "tailrace.subscription.store.describe": ("SubscriptionInfo",),
+    "tailrace.subscription.store.group_state": ("GroupStates",),
+    "tailrace.subscription.store.key_state": ("KeyState", "KeyStatus"),
+    "tailrace.subscription.store.message_state": ("MessagePlace",),
+    "tailrace.subscription.store.requests.making": ("MadeRequest",),
+    "tailrace.subscription.worker.worker": ("Worker", "WorkerStats"),
     "tailrace.message": (
         "Message", "Mode", "Op", "Partition", "Position", "Range", "Receipt", "Receipts",
     ),

@@ -1,81 +1,53 @@
-"""An open hub: its topics, groups, and transactions over them."""
+"""An open hub: its topics, groups and subscriptions, and transactions over topics."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, Unpack, overload
+from typing import Any, Self, TypeVar, Unpack, overload
 
 from tailrace.backend.contract import Backend, Fence
 from tailrace.backend.pickling import Unpicklable
 from tailrace.backend.table_scan import clear_table
 from tailrace.clock import Clock, SystemClock
-from tailrace.errors import Conflict, Error, InvalidValue, ReadOnlyHub, TopicExists, UnknownTopic
+from tailrace.delivery.retry import Retry
+from tailrace.errors import (
+    Conflict,
+    Error,
+    InvalidValue,
+    ReadOnlyHub,
+    TopicExists,
+    UnknownTopic,
+)
 from tailrace.group.consumer.consumer import Consumer
 from tailrace.group.consumer.join import consume
 from tailrace.group.consumer.options import ConsumerOptions, TailOptions
 from tailrace.group.group import Group
 from tailrace.group.runtime.runtime import close_runtimes
 from tailrace.group.store.definition import group_names, parse_shared
-from tailrace.group.store.start import StartLike
+from tailrace.group.store.start import StartLike, parse_start
+from tailrace.hub.queue import Queue, QueueOptions, open_queue
+from tailrace.hub.subscription import DEFAULT_RETRY, Subscription
 from tailrace.hub.topic import Topic
 from tailrace.hub.transaction import OpenTransaction
 from tailrace.payload import Payload, ValueType
-from tailrace.settings import HubSettings, load
+from tailrace.queue.lifecycle import delete_queue, queue_names
+from tailrace.queue.replay.lifecycle import delete_replays
+from tailrace.settings import HubSettings
+from tailrace.subscription.shard.queues import OnDeadLetter
+from tailrace.subscription.store.definition import NewSubscription
+from tailrace.subscription.store.lifecycle import create_subscription, subscription_names
 from tailrace.topic.composite import check_name, creation, first_definition
 from tailrace.topic.consumers import consumers, unregister
 from tailrace.topic.dedup import dedup_tables
-from tailrace.topic.internal_topics import check_new_topic
+from tailrace.topic.internal_topics import check_new_topic, check_not_queue
 from tailrace.topic.producer import close_producers
 from tailrace.topic.producer_name import producers_table
 from tailrace.topic.router import RouterKind
 from tailrace.topic.view import StoredDefinition, View, find, names
 
 T = TypeVar("T")
-
-
-def open(
-    path: str | os.PathLike[str] | None = None,
-    *,
-    sync: str | None = None,
-    create: bool = True,
-    mode: Literal["rw", "ro"] = "rw",
-    settings: HubSettings | None = None,
-) -> Hub:
-    """Open the hub in a directory; create it if there is none. Any number of processes may open it.
-
-    With ``create=False``, a directory without a hub is `UnknownHub`. With ``mode="ro"`` the hub is
-    opened read-only: nothing is created or written, no right to write is needed, and every write
-    raises `ReadOnlyHub`. Other processes may write the hub meanwhile.
-
-    Missing arguments come from the environment and the nearest `tailrace.toml`; the default
-    directory is `tailrace-data`. `sync` is fixed when a hub is created: ``"batch"`` (a push is on
-    the disk when it returns) or ``"none"``. Opening an existing hub with another policy is an
-    error.
-    """
-    # Imported here, because hubs in other backends do not need it.
-    from tailrace.backend.embedded import EmbeddedBackend, ReadOnlyBackend
-
-    if mode not in ("rw", "ro"):
-        raise InvalidValue("mode", mode, "rw or ro")
-    chosen = settings or load().hub
-    directory = os.fspath(chosen.path if path is None else path)
-    if "://" in directory:
-        raise InvalidValue("hub", directory, "a directory")
-    if sync is None and chosen.sync is not HubSettings().sync:
-        sync = chosen.sync
-    if mode == "ro":
-        return Hub.from_backend(ReadOnlyBackend.open(directory, sync=sync), settings=chosen)
-    backend = EmbeddedBackend.open(
-        directory,
-        sync=sync,
-        create=create,
-        segment_bytes=chosen.segment_bytes,
-        lock_timeout_s=chosen.lock_timeout.total_seconds(),
-    )
-    return Hub.from_backend(backend, settings=chosen)
 
 
 class Hub(Unpicklable):
@@ -104,14 +76,14 @@ class Hub(Unpicklable):
     @overload
     def create_topic(
         self, name: str, type: None = None, *, partitions: int = 4,
-        router: str = "shard-consistent", any_count: bool = False, exist_ok: bool = False,
-        any_type: bool = False,
+        router: str = "shard-consistent", order_by: str | None = None, any_count: bool = False,
+        exist_ok: bool = False, any_type: bool = False,
     ) -> Topic[Any]: ...  # fmt: skip
     @overload
     def create_topic(
         self, name: str, type: type[T], *, partitions: int = 4,
-        router: str = "shard-consistent", any_count: bool = False, exist_ok: bool = False,
-        any_type: bool = False,
+        router: str = "shard-consistent", order_by: str | None = None, any_count: bool = False,
+        exist_ok: bool = False, any_type: bool = False,
     ) -> Topic[T]: ...  # fmt: skip
     def create_topic(
         self,
@@ -120,6 +92,7 @@ class Hub(Unpicklable):
         *,
         partitions: int = 4,
         router: str = "shard-consistent",
+        order_by: str | None = None,
         any_count: bool = False,
         exist_ok: bool = False,
         any_type: bool = False,
@@ -131,9 +104,14 @@ class Hub(Unpicklable):
         topic keeps the type: a value or a type that does not agree with it is refused in every
         process. With `any_type` the type is not kept, and of an existing topic not compared.
 
-        With `exist_ok`, an existing topic is opened if it is the same: the same router and content
-        type, a type that agrees, and created with or scaled to this number of partitions. Partition
-        counts are 1, 2, 3 and multiples of 4 and 6; `any_count` allows others.
+        With `order_by` the key of each message is a header, ``"header:country"``, or a field of its
+        value, ``"customer.id"``. A message that lacks it, or is pushed with another key, is
+        refused.
+
+        With `exist_ok`, an existing topic is opened if it is the same: the same router, `order_by`
+        and content type, a type that agrees, and created with or scaled to this number of
+        partitions. Partition counts are 1, 2, 3 and multiples of 4 and 6; `any_count` allows
+        others.
         """
         if find(self.backend, check_name("topic", name)) is None:
             check_new_topic(name)
@@ -148,6 +126,7 @@ class Hub(Unpicklable):
             created_ms=self._clock.now_ms(),
             identity=secrets.token_hex(8),
             value_type=value_type,
+            order_by=order_by,
         )
         try:
             version = self.backend.store.commit(creation(name, definition))
@@ -156,7 +135,7 @@ class Hub(Unpicklable):
             if stored is None:
                 raise
             differences = stored.definition.differences(
-                partitions, kind, payload.content_type, value_type
+                partitions, kind, payload.content_type, value_type, order_by
             )
             if differences or not exist_ok:
                 raise TopicExists(name, differences) from conflict
@@ -198,8 +177,13 @@ class Hub(Unpicklable):
         return names(self.backend)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with all its records. Later uses of the topic raise `UnknownTopic`."""
-        stored = find(self.backend, check_name("topic", name))
+        """Delete a topic with all its records. Later uses of the topic raise `UnknownTopic`.
+
+        Groups and subscriptions of the topic stay; their consumers and workers end with
+        `UnknownTopic`. A queue of a subscription is refused: it is deleted with the subscription.
+        """
+        check_not_queue(check_name("topic", name))
+        stored = find(self.backend, name)
         if stored is None:
             raise UnknownTopic(name, self.backend.name, self.topics())
         definition = View(self.backend, name, stored).delete()
@@ -262,6 +246,98 @@ class Hub(Unpicklable):
         """Return the names of all groups, in order."""
         return group_names(self.backend)
 
+    def create_subscription(
+        self,
+        name: str,
+        *,
+        topic: str,
+        shards: int | None = None,
+        retry: Retry = DEFAULT_RETRY,
+        on_dead_letter: str = "block",
+        filter: str | None = None,
+        start: StartLike = "earliest",
+        rq_partitions: int | None = None,
+        dlq_partitions: int | None = None,
+        uneven: bool = False,
+        exist_ok: bool = False,
+    ) -> Subscription:
+        """Create a subscription, which delivers the messages of a topic in order per key.
+
+        `on_dead_letter` is ``"block"``, so that the later messages of a key follow its dead letter
+        into the DLQ, or ``"continue"``. It delivers the messages that match `filter`, from `start`
+        on, which has the forms of `Topic.tail`. `shards` is the number of parts that workers share,
+        by default one for each partition; one that does not divide the partitions needs `uneven`.
+
+        With `exist_ok`, an existing one is opened if it is the same. Raises `SubscriptionExists`,
+        `UnknownTopic`, `InvalidName` if a pipeline has the name, and `InvalidValue`.
+        """
+        new = NewSubscription(
+            topic,
+            retry,
+            OnDeadLetter.parse(on_dead_letter),
+            shards,
+            rq_partitions,
+            dlq_partitions,
+            filter=filter or None,
+            uneven=uneven,
+            start=parse_start(start),
+        )
+        now_ms = self._clock.now_ms()
+        create_subscription(self.backend, name, new, now_ms=now_ms, exist_ok=exist_ok)
+        return self.subscription(name)
+
+    def subscription(self, name: str) -> Subscription:
+        """Return a subscription. `UnknownSubscription` if there is none."""
+        return Subscription(self.backend, name, self._settings, self._clock, self.topic)
+
+    def subscriptions(self) -> list[str]:
+        """Return the names of all subscriptions, in order."""
+        return subscription_names(self.backend)
+
+    @overload
+    def queue(
+        self, name: str, type: None = None, *, shards: int = 12, retry: Retry | None = None,
+        on_dead_letter: str | None = None, strict: bool = False,
+    ) -> Queue[Any]: ...  # fmt: skip
+    @overload
+    def queue(
+        self, name: str, type: type[T], *, shards: int = 12, retry: Retry | None = None,
+        on_dead_letter: str | None = None, strict: bool = False,
+    ) -> Queue[T]: ...  # fmt: skip
+    def queue(
+        self,
+        name: str,
+        type: Any = None,
+        *,
+        shards: int = 12,
+        retry: Retry | None = None,
+        on_dead_letter: str | None = None,
+        strict: bool = False,
+    ) -> Queue[Any]:
+        """Open a queue; create it if there is none, unless `strict`: then it is `UnknownQueue`.
+
+        `type` is the type of its values. A new queue has this many `shards`, which consumers share,
+        and the `retry` policy and `on_dead_letter` of `create_subscription`. Of an existing queue
+        they must be the same if they are given, otherwise `SubscriptionExists`. An existing topic
+        of the name becomes a queue, from its first message on.
+        """
+        options = QueueOptions(shards, retry, on_dead_letter, strict)
+        return open_queue(self, name, type, options, self._clock.now_ms())
+
+    def queues(self) -> list[str]:
+        """Return the names of all queues, in order."""
+        return queue_names(self.backend)
+
+    def delete_queue(self, name: str) -> None:
+        """Delete a queue with its messages, its dead letters and its progress.
+
+        Its consumers end with `UnknownSubscription`. `UnknownQueue` if there is none.
+        """
+        delete_replays(self.backend, name, self._clock.now_ms())
+        delete_queue(self.backend, name)
+        with contextlib.suppress(UnknownTopic):  # if the topic was deleted before
+            self.delete_topic(name)
+
     def transaction(self, *, fence: Fence | None = None) -> OpenTransaction:
         """Return a transaction: pushes to any topics, committed together when its `with` block
         ends."""
@@ -271,8 +347,9 @@ class Hub(Unpicklable):
         """Send the messages that producers still hold, and close the hub. Closing again does
         nothing.
 
-        Consumers of groups get `HubClosed`. Once everything is closed, raises the error that failed
-        a producer, if neither a push nor `flush` has raised it.
+        Consumers of groups and workers of subscriptions get `HubClosed`; close workers before, so
+        that the outcomes of their last calls are stored. Once everything is closed, raises the
+        error that failed a producer, if neither a push nor `flush` has raised it.
         """
         try:
             close_runtimes(self.backend)

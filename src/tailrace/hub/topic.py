@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -26,12 +26,14 @@ from tailrace.payload import Payload
 from tailrace.settings import HubSettings
 from tailrace.topic.composite import Definition
 from tailrace.topic.dedup import Dedup
+from tailrace.topic.envelope import Envelope
+from tailrace.topic.internal_topics import check_not_queue
 from tailrace.topic.lineage import consistent
 from tailrace.topic.producer import Producer
 from tailrace.topic.producer_name import ProducerName
 from tailrace.topic.reading import LineageReader, batches_between, record_at
 from tailrace.topic.record_builder import Headers, Key, RecordBuilder, Time
-from tailrace.topic.routed_batch import send
+from tailrace.topic.routed_batch import RoutedBatch, send
 from tailrace.topic.scaling import Plan, plan_scale
 from tailrace.topic.storage_topics import StorageTopicInfo, read_storage_topics
 from tailrace.topic.view import View, commit_following
@@ -54,7 +56,8 @@ class Topic(Unpicklable, Generic[T]):
         self, view: View, payload: Payload[T], settings: HubSettings, clock: Clock
     ) -> None:
         self.view = view
-        self.builder = RecordBuilder(view.topic, payload, settings, clock)
+        order_by = view.definition.order_by
+        self.builder = RecordBuilder(view.topic, payload, settings, clock, order_by)
         self.payload = payload
         self.settings = settings
         self.clock = clock
@@ -79,10 +82,12 @@ class Topic(Unpicklable, Generic[T]):
     ) -> Receipt:
         """Store one message after the earlier ones of its key, and return its position.
 
-        A message without a key goes to any partition. If the same `dedup_id` was pushed to this
+        A message without a key goes to any partition. If the topic has an `order_by`, the key is
+        made from the message. If the same `dedup_id` was pushed to this
         topic within the setting `dedup_window` (5 minutes by default), nothing is stored and the
         receipt of the first push is returned.
         """
+        check_not_queue(self.name)
         record = self.builder.record(value, key, headers, timestamp)
         if dedup_id is not None:
             return self._dedup.push(record, dedup_id)
@@ -95,13 +100,26 @@ class Topic(Unpicklable, Generic[T]):
         [stored] = commit_following(view.backend, {view.topic: view}, build)
         return Receipt(*stored.partition, stored.start, record.timestamp)
 
-    def push_many(self, messages: Iterable[tuple[Key, T]]) -> Receipts:
-        """Store messages, given as pairs of key and value, in this order: all of them or none."""
-        pairs = messages if isinstance(messages, list) else list(messages)
-        if not pairs:
+    def push_many(self, messages: Iterable[tuple[Key, T]] | Iterable[Envelope[T]]) -> Receipts:
+        """Store messages, given as pairs of key and value or as `Envelope`s, in this order: all of
+        them or none."""
+        check_not_queue(self.name)
+        given: list[Any] = messages if isinstance(messages, list) else list(messages)
+        if not given:
             return Receipts(0, _no_receipt)
-        batch = self.builder.pairs(pairs)
+        enveloped = isinstance(given[0], Envelope)
+        batch = self._enveloped(given) if enveloped else self.builder.pairs(given)
         return batch.receipts(send(self.view, batch))
+
+    def _enveloped(self, envelopes: list[Any]) -> RoutedBatch:
+        for each in envelopes:
+            if not isinstance(each, Envelope):
+                raise InvalidValue(
+                    "messages", each, "envelopes only, or pairs of key and value only"
+                )
+        return RoutedBatch.of_records(
+            [self.builder.record(e.value, e.key, e.headers, e.timestamp) for e in envelopes]
+        )
 
     def append(self, batch: pa.RecordBatch) -> list[Range]:
         """Store Arrow columns, all rows or none, and return their offsets, partition by partition.
@@ -112,6 +130,7 @@ class Topic(Unpicklable, Generic[T]):
         if not isinstance(given, pa.RecordBatch):
             found = type(given).__name__
             raise InvalidValue("batch", found, "a pyarrow.RecordBatch; a table has to_batches()")
+        check_not_queue(self.name)
         return send(self.view, self.builder.columns(batch)) if batch.num_rows else []
 
     def producer(
@@ -127,6 +146,7 @@ class Topic(Unpicklable, Generic[T]):
         are settings too. A producer with a name is idempotent, and fences the previous producer of
         that name.
         """
+        check_not_queue(self.name)
         wait = self.settings.linger if linger is None else parse_duration(linger, "linger")
         size_bytes = self.settings.batch_bytes if batch_bytes is None else batch_bytes
         if size_bytes < 1:
@@ -285,6 +305,7 @@ class Topic(Unpicklable, Generic[T]):
 
     def add_storage_topic(self, partitions: int, *, any_count: bool = False) -> int:
         """Append a storage topic, to be switched to later, and return its index."""
+        check_not_queue(self.name)
         _, after = self.view.change(lambda now: now.added(partitions, any_count=any_count))
         return after.last
 
@@ -294,12 +315,14 @@ class Topic(Unpicklable, Generic[T]):
         Returns the new pointer. At the last storage topic nothing happens. If another process
         switches at the same time, the pointer moves once, not twice.
         """
+        check_not_queue(self.name)
         pointer = self.produce_pointer
         _, after = self.view.change(lambda now: now.switched() if now.pointer == pointer else now)
         return after.pointer
 
     def plan_scale(self, partitions: int, *, any_count: bool = False) -> Plan:
         """Plan what `scale` would do and its consequences. Changes nothing."""
+        check_not_queue(self.name)
         definition = self.view.refresh().definition
         present = definition.storage_topic(self.name, definition.pointer)
         held = self.view.backend.log.bounds_of(present)

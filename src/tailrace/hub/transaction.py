@@ -10,9 +10,9 @@ from tailrace.backend.contract import Backend, Fence, TableKey, Transaction
 from tailrace.backend.pickling import Unpicklable
 from tailrace.errors import Error, InvalidValue, MessageTooLarge
 from tailrace.hub.topic import Topic
-from tailrace.log.columns import encode
 from tailrace.log.record import OVERHEAD_BYTES, Record
 from tailrace.message import Receipt
+from tailrace.topic.internal_topics import check_not_queue
 from tailrace.topic.record_builder import Headers, Key, Time
 from tailrace.topic.routed_batch import RoutedBatch
 from tailrace.topic.view import commit_following
@@ -57,6 +57,7 @@ class OpenTransaction(Unpicklable):
         """Add a message. An invalid message or topic raises here, not at the commit."""
         self._check_open()
         found = self._topic(topic)
+        check_not_queue(found.name)
         record = found.builder.record(value, key, headers, timestamp)
         self._grow(OVERHEAD_BYTES + len(record.key or b"") + len(record.value))
         records = self._records.setdefault(found.name, [])
@@ -98,7 +99,7 @@ class OpenTransaction(Unpicklable):
             self._receipts = []
             return
         views = {name: topic.view for name, topic in self._topics.items()}
-        batches = {name: _batch(records) for name, records in self._records.items()}
+        batches = {name: RoutedBatch.of_records(records) for name, records in self._records.items()}
         counts: list[int] = []
 
         def build() -> Transaction:
@@ -143,7 +144,3 @@ class OpenTransaction(Unpicklable):
                 "the transaction has not begun: its with block commits it",
                 "write: with hub.transaction() as tx: tx.push(...)",
             )
-
-
-def _batch(records: list[Record]) -> RoutedBatch:
-    return RoutedBatch(encode(tuple(records)), [record.key or b"" for record in records])

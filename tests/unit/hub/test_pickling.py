@@ -13,6 +13,7 @@ import pytest
 
 import tailrace
 import tailrace.aio
+from tailrace.app.running_app import RunningApp
 from tailrace.errors import Error
 from tailrace.hub.hub import Hub
 from tailrace.testing import MemoryBackend
@@ -23,6 +24,9 @@ OPEN: dict[str, Callable[[Hub], object]] = {
     "Producer": lambda hub: hub.topic("orders").producer(),
     "Consumer": lambda hub: hub.tail("orders", group="billing"),
     "Group": lambda hub: hub.group("billing"),
+    "Subscription": lambda hub: hub.create_subscription("crm", topic="orders"),
+    "DeadLetters": lambda hub: hub.create_subscription("crm", topic="orders").dead_letters,
+    "RunningApp": lambda _hub: RunningApp({}),
     "OpenTransaction": lambda hub: hub.transaction(),
     "LineageReader": lambda hub: hub.topic("orders").reader(),
 }

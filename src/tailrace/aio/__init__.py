@@ -1,4 +1,4 @@
-"""Topics and groups for programs on asyncio: the same names, awaited.
+"""Topics, groups, subscriptions and queues for programs on asyncio: the same names, awaited.
 
 ::
 
@@ -18,11 +18,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, Unpack, overload
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
 import pyarrow as pa
 
+from tailrace.aio.queue import AwaitedConsumer as QueueConsumer
+from tailrace.aio.queue import Queue
+from tailrace.aio.subscription import DeadLetters, Subscription, Worker
+from tailrace.aio.threaded import ThreadedContext, awaited
 from tailrace.delivery.delivery import Delivery
 from tailrace.delivery.retry import Retry
 from tailrace.group.consumer.consumer import Consumer as _Consumer
@@ -33,7 +37,9 @@ from tailrace.group.consumer.options import TailOptions
 from tailrace.group.consumer.poll import Iteration
 from tailrace.group.group import Group as _Group
 from tailrace.group.store.start import StartLike
-from tailrace.hub import hub as _hub
+from tailrace.hub.hub import Hub as _Hub
+from tailrace.hub.opening import open as _open
+from tailrace.hub.subscription import SubscriptionOptions
 from tailrace.hub.topic import Topic as _Topic
 from tailrace.message import Receipt
 from tailrace.settings import HubSettings
@@ -41,11 +47,21 @@ from tailrace.topic.pending import Pending
 from tailrace.topic.producer import Producer as _Producer
 from tailrace.topic.storage_topics import StorageTopicInfo
 
-__all__ = ["Consumer", "Group", "Hub", "Producer", "Topic", "open"]
+__all__ = [
+    "Consumer",
+    "DeadLetters",
+    "Group",
+    "Hub",
+    "Producer",
+    "Queue",
+    "QueueConsumer",
+    "Subscription",
+    "Topic",
+    "Worker",
+    "open",
+]
 
 T = TypeVar("T")
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 class _Tail(TailOptions, total=False):
@@ -56,30 +72,7 @@ class _SharedTail(_Tail, total=False):
     group: str | None
 
 
-def _awaited(
-    method: Callable[Concatenate[Any, P], R],
-) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
-    """Return a method that calls the wrapped object's method in a thread."""
-
-    async def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
-        return await asyncio.to_thread(method, self.held, *arguments, **options)
-
-    return functools.update_wrapper(call, method)
-
-
-class _ThreadedContext:
-    """An object whose `async with` block exits the wrapped object's in a thread."""
-
-    held: Any
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *raised: Any) -> None:
-        await asyncio.to_thread(self.held.__exit__, *raised)
-
-
-class Producer(_ThreadedContext, Generic[T]):
+class Producer(ThreadedContext, Generic[T]):
     """A pipelined producer whose pushes are awaited: each returns its receipt once it is stored."""
 
     def __init__(self, held: _Producer[T]) -> None:
@@ -102,8 +95,8 @@ class Producer(_ThreadedContext, Generic[T]):
         await stored
         return pending.result(0)
 
-    flush = _awaited(_Producer.flush)
-    close = _awaited(_Producer.close)
+    flush = awaited(_Producer.flush)
+    close = awaited(_Producer.close)
 
 
 class Consumer(Generic[T]):
@@ -180,14 +173,14 @@ class Topic(Generic[T]):
         """The name of the topic."""
         return self.held.name
 
-    push = _awaited(_Topic.push)
-    push_many = _awaited(_Topic.push_many)
-    append = _awaited(_Topic.append)
-    read = _awaited(_Topic.read)
-    scale = _awaited(_Topic.scale)
-    plan_scale = _awaited(_Topic.plan_scale)
-    add_storage_topic = _awaited(_Topic.add_storage_topic)
-    switch_produce = _awaited(_Topic.switch_produce)
+    push = awaited(_Topic.push)
+    push_many = awaited(_Topic.push_many)
+    append = awaited(_Topic.append)
+    read = awaited(_Topic.read)
+    scale = awaited(_Topic.scale)
+    plan_scale = awaited(_Topic.plan_scale)
+    add_storage_topic = awaited(_Topic.add_storage_topic)
+    switch_produce = awaited(_Topic.switch_produce)
 
     async def storage_topics(self) -> list[StorageTopicInfo]:
         """Return the storage topics as they are now, oldest first."""
@@ -227,18 +220,18 @@ class Group:
         """The name of the group."""
         return self.held.name
 
-    describe = _awaited(_Group.describe)
-    lag = _awaited(_Group.lag)
-    history = _awaited(_Group.history)
-    seek = _awaited(_Group.seek)
-    skip = _awaited(_Group.skip)
-    delete = _awaited(_Group.delete)
+    describe = awaited(_Group.describe)
+    lag = awaited(_Group.lag)
+    history = awaited(_Group.history)
+    seek = awaited(_Group.seek)
+    skip = awaited(_Group.skip)
+    delete = awaited(_Group.delete)
 
 
-class Hub(_ThreadedContext):
+class Hub(ThreadedContext):
     """An open hub; see `tailrace.Hub`."""
 
-    def __init__(self, held: _hub.Hub) -> None:
+    def __init__(self, held: _Hub) -> None:
         self.held = held
 
     @overload
@@ -277,16 +270,38 @@ class Hub(_ThreadedContext):
         """Return a group; see `tailrace.Hub.group`."""
         return Group(await asyncio.to_thread(self.held.group, name))
 
-    topics = _awaited(_hub.Hub.topics)
-    groups = _awaited(_hub.Hub.groups)
-    delete_topic = _awaited(_hub.Hub.delete_topic)
-    close = _awaited(_hub.Hub.close)
+    async def create_subscription(
+        self, name: str, **options: Unpack[SubscriptionOptions]
+    ) -> Subscription:
+        """Create a subscription; see `tailrace.Hub.create_subscription`."""
+        create = self.held.create_subscription
+        return Subscription(await asyncio.to_thread(lambda: create(name, **options)))
+
+    async def subscription(self, name: str) -> Subscription:
+        """Return a subscription; see `tailrace.Hub.subscription`."""
+        return Subscription(await asyncio.to_thread(self.held.subscription, name))
+
+    @overload
+    async def queue(self, name: str, type: type[T], **options: Any) -> Queue[T]: ...
+    @overload
+    async def queue(self, name: str, type: None = None, **options: Any) -> Queue[Any]: ...
+    async def queue(self, name: str, type: Any = None, **options: Any) -> Queue[Any]:
+        """Open a queue, or create it; see `tailrace.Hub.queue`."""
+        return Queue(await asyncio.to_thread(lambda: self.held.queue(name, type, **options)))
+
+    topics = awaited(_Hub.topics)
+    groups = awaited(_Hub.groups)
+    subscriptions = awaited(_Hub.subscriptions)
+    queues = awaited(_Hub.queues)
+    delete_topic = awaited(_Hub.delete_topic)
+    delete_queue = awaited(_Hub.delete_queue)
+    close = awaited(_Hub.close)
 
 
 class _Opening:
     """A hub that is being opened: await it, or enter it with `async with`."""
 
-    def __init__(self, start: Callable[[], _hub.Hub]) -> None:
+    def __init__(self, start: Callable[[], _Hub]) -> None:
         self._start = start
         self._opened: Hub | None = None
 
@@ -322,7 +337,5 @@ def open(
     settings: HubSettings | None = None,
 ) -> _Opening:
     """Open a hub: ``async with open(…) as hub``, or ``await open(…)``; see `tailrace.open`."""
-    start = functools.partial(
-        _hub.open, path, sync=sync, create=create, mode=mode, settings=settings
-    )
+    start = functools.partial(_open, path, sync=sync, create=create, mode=mode, settings=settings)
     return _Opening(start)

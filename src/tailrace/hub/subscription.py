@@ -1,0 +1,244 @@
+"""A subscription in the Python API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Required, TypeAlias, TypedDict, Unpack
+
+from tailrace.backend.contract import Backend
+from tailrace.backend.pickling import Unpicklable
+from tailrace.clock import Clock
+from tailrace.delivery.retry import Retry
+from tailrace.errors import InvalidValue
+from tailrace.group.consumer.handlers import BatchHandler, Handler, awaits
+from tailrace.group.group import check_reason
+from tailrace.group.store.history import record_change
+from tailrace.group.store.start import StartLike
+from tailrace.hub.dead_letters import DeadLetters
+from tailrace.hub.handler import check_batch, check_handler, label_of, payload_type
+from tailrace.hub.topic import Topic
+from tailrace.message import Message, Position
+from tailrace.payload import Payload, ValueType
+from tailrace.settings import HubSettings
+from tailrace.subscription.store.definition import SubscriptionDefinition
+from tailrace.subscription.store.describe import SubscriptionInfo, describe
+from tailrace.subscription.store.group_state import GroupStates, read_group_state
+from tailrace.subscription.store.key_state import KeyState, read_key_state
+from tailrace.subscription.store.lifecycle import (
+    delete_subscription,
+    read_definition,
+    read_subscription,
+    update_settings,
+)
+from tailrace.subscription.store.message_state import MessagePlace, read_message_place
+from tailrace.subscription.store.names import worker_group
+from tailrace.subscription.store.pause import pause, resume
+from tailrace.subscription.worker.defaults import CONCURRENCY, DRAIN_TIMEOUT, TIMEOUT
+from tailrace.subscription.worker.effects import Effects
+from tailrace.subscription.worker.options import StartOptions, WorkerOptions
+from tailrace.topic.view import View
+from tailrace.user_name import user_at_host
+
+if TYPE_CHECKING:
+    from tailrace.subscription.worker.worker import Worker
+
+DeliveryHandler: TypeAlias = Handler[Any] | BatchHandler[Any]
+"""A function or coroutine function of a delivery, or of a list of them."""
+
+DEFAULT_RETRY: Final = Retry(8, first="1s", max="10m")
+"""The retry policy of a subscription that was created without one."""
+
+
+class SubscriptionOptions(TypedDict, total=False):
+    """The options of `Hub.create_subscription`."""
+
+    topic: Required[str]
+    shards: int | None
+    retry: Retry
+    on_dead_letter: str
+    filter: str | None
+    start: StartLike
+    rq_partitions: int | None
+    dlq_partitions: int | None
+    uneven: bool
+    exist_ok: bool
+
+
+class Subscription(Unpicklable):
+    """An existing subscription: it delivers the messages of one topic, in order per key.
+
+    A message that fails steps aside with its key into the retry queue (RQ), and after its last
+    attempt into the dead-letter queue (DLQ), while other keys continue. Threads may share the
+    object, and a forked process may use it.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        name: str,
+        settings: HubSettings,
+        clock: Clock,
+        find_topic: Callable[[str], Topic[Any]],
+    ) -> None:
+        self.name = name
+        self.topic = read_definition(backend, name).definition.topic
+        """The name of its topic."""
+        self._backend = backend
+        self._settings = settings
+        self._clock = clock
+        self._find_topic = find_topic
+
+    def __repr__(self) -> str:
+        return f"<Subscription {self.name} of {self._backend.name}>"
+
+    @property
+    def definition(self) -> SubscriptionDefinition:
+        """The definition as it is stored now."""
+        return read_definition(self._backend, self.name).definition
+
+    def describe(self) -> SubscriptionInfo:
+        """Return its definition, its workers, and what waits in its queues."""
+        return describe(self._backend, self.name)
+
+    def explain(self, key: str | bytes) -> KeyState:
+        """Return what holds the messages of a key back, if anything does, and who works on them."""
+        return read_key_state(self._backend, read_subscription(self._backend, self.name), key)
+
+    def group_state(self, key: str | bytes) -> GroupStates:
+        """Return the newest and the last consumed message of a key in RQ and in DLQ.
+
+        A key that lags in neither has an empty state.
+        """
+        return read_group_state(self._backend, read_subscription(self._backend, self.name), key)
+
+    def message(self, position: Position | str) -> MessagePlace:
+        """Return where a message is: in which queue, with its attempts, or that it is acknowledged.
+
+        The position is that in the topic, in RQ or in DLQ.
+        """
+        where = Position.parse(position) if isinstance(position, str) else position
+        stored = read_subscription(self._backend, self.name)
+        return read_message_place(self._backend, stored, where)
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        """Its dead letters: to list, show, redeliver and discard."""
+        return DeadLetters(self._backend, self.name, self._clock)
+
+    def start(
+        self,
+        handler: DeliveryHandler,
+        *,
+        type: Any = None,
+        id: str | None = None,
+        concurrency: int = CONCURRENCY,
+        timeout: timedelta | str = TIMEOUT,
+        filter: Callable[[Message[Any]], bool] | None = None,
+        drain_timeout: timedelta | str = DRAIN_TIMEOUT,
+        guarantee: str = "at-least-once",
+        batch: bool = False,
+        batch_size: int | None = None,
+        effects: Effects | None = None,
+    ) -> Worker:
+        """Start a worker in this process, and return it at once.
+
+        It calls the handler, a function or a coroutine function, with a `Delivery` of each message,
+        at most `concurrency` at a time and one of each key. Returning is success; `Reject` makes
+        the message a dead letter; `RetryLater` sets the delay of its next attempt; any other error,
+        and a call that takes longer than `timeout`, means another attempt. Any number of workers,
+        in any processes, share the messages. Messages for which `filter` is False are acknowledged
+        and not delivered. Values are decoded to `type`, or else to the type in the annotation
+        ``Delivery[TYPE]`` of the handler; without any they have the type that they were pushed
+        with. A worker with an `id` takes over from an earlier one with the same id, which ends with
+        `Fenced`.
+
+        `guarantee` is ``"at-least-once"``, ``"exactly-once"``, so that what the handler pushes by
+        ``delivery.tx`` is stored together with the acknowledgement, or ``"at-most-once"``. With
+        `effects`, a `SqlEffects`, the handler writes to a database by ``delivery.connection``, once
+        for each message. With `batch` the handler is called with a list of deliveries, at most
+        `batch_size`, each of another key; if the call fails, each of them is called by itself.
+
+        Raises `InvalidValue` for a handler that cannot be called with one delivery, and
+        `TopicTypeMismatch` if the type does not agree with that of the topic.
+        """
+        # Imported here: only workers need sockets and threads.
+        from tailrace.subscription.worker.worker import start_worker
+
+        what = f"handler {label_of(handler)}"
+        check_handler(handler, what)
+        kind = payload_type(handler, {}, what) if type is None else type
+        stored = read_subscription(self._backend, self.name)
+        main = stored.main
+        View(self._backend, stored.definition.topic, main).agree_on(ValueType.of(kind))
+        options = WorkerOptions.of(
+            id=id,
+            concurrency=concurrency,
+            timeout=timeout,
+            filter=filter,
+            drain_timeout=drain_timeout,
+            guarantee=guarantee,
+            batch=batch,
+            batch_size=batch_size,
+            effects=effects,
+        )
+        if type is None:
+            check_batch(handler, batch, {}, what)
+        if effects is not None:
+            self._check_effects(effects, handler, what)
+        return start_worker(
+            self._backend,
+            self.name,
+            handler,
+            options,
+            decode=Payload(kind, main.definition.content_type).decode_message,
+            settings=self._settings,
+            find_topic=self._find_topic,
+        )
+
+    def _check_effects(self, effects: Effects, handler: DeliveryHandler, what: str) -> None:
+        if awaits(handler):
+            raise InvalidValue(what, handler, "a function that is not async, with effects")
+        effects.check(self._backend.name)
+
+    def run(self, handler: DeliveryHandler, **options: Unpack[StartOptions]) -> None:
+        """Work in this thread until the worker is stopped. The `options` are those of `start`."""
+        with self.start(handler, **options) as worker:
+            worker.wait()
+
+    def pause(self, reason: str) -> bool:
+        """Pause the subscription: its workers call no handler until `resume`.
+
+        Returns False and changes nothing if it is paused already. The reason must not be empty.
+        """
+        text = check_reason(reason)
+        now_ms = self._clock.now_ms()
+        paused = pause(self._backend, self.name, text, user_at_host(), now_ms)
+        if paused:
+            self._record("pause", text)
+        return paused
+
+    def resume(self) -> bool:
+        """End a pause. Returns False and changes nothing if the subscription is not paused."""
+        ended = resume(self._backend, self.name)
+        if ended is not None:
+            self._record("resume", f"it was paused: {ended.reason}")
+        return ended is not None
+
+    def update(self, *, retry: Retry | None = None, filter: str | None = None) -> None:
+        """Change the retry policy or the filter, or both; None leaves one as it is.
+
+        An empty filter removes it. Running workers follow.
+        """
+        update_settings(self._backend, self.name, retry=retry, filter=filter)
+
+    def delete(self) -> None:
+        """Delete the subscription with its RQ, its DLQ and its progress. The topic stays.
+
+        Its workers end with `UnknownSubscription`.
+        """
+        delete_subscription(self._backend, self.name)
+
+    def _record(self, what: str, why: str) -> None:
+        group = worker_group(self.name)
+        record_change(self._backend, group, what, why, self._clock.now_ms())
