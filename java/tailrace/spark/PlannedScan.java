@@ -2,12 +2,13 @@ package tailrace.spark;
 
 import java.io.IOException;
 import java.nio.file.NoSuchFileException;
+import java.util.function.Function;
+import org.apache.spark.SparkRuntimeException;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
-import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonScan;
 import org.apache.spark.sql.internal.connector.SupportsMetadata;
@@ -19,15 +20,23 @@ import scala.collection.immutable.Map;
  * A read whose tasks Python planned and Java reads. A task whose files a compaction has replaced
  * since is read by Python, which looks the files up again.
  */
-final class PlannedScan implements Scan, SupportsMetadata {
+final class PlannedScan implements NativeScan, SupportsMetadata {
   private final PythonScan python;
   private final StructType schema;
   private final StructType required;
+  private final ColumnarSupportMode columnar;
 
-  PlannedScan(PythonScan python, StructType schema, StructType required) {
+  PlannedScan(
+      PythonScan python, StructType schema, StructType required, ColumnarSupportMode columnar) {
     this.python = python;
     this.schema = schema;
     this.required = required;
+    this.columnar = columnar;
+  }
+
+  @Override
+  public PlannedScan inRows() {
+    return new PlannedScan(python, schema, required, ColumnarSupportMode.UNSUPPORTED);
   }
 
   @Override
@@ -47,7 +56,7 @@ final class PlannedScan implements Scan, SupportsMetadata {
 
   @Override
   public ColumnarSupportMode columnarSupportMode() {
-    return ColumnarSupportMode.SUPPORTED;
+    return columnar;
   }
 
   @Override
@@ -85,20 +94,34 @@ final class PlannedScan implements Scan, SupportsMetadata {
 
     @Override
     public PartitionReader<InternalRow> createReader(InputPartition task) {
-      throw new UnsupportedOperationException("the native reader reads columns");
+      return reader(
+          task,
+          found -> new RowReader(found, required),
+          rows -> new ProjectedRows(rows, schema, required));
     }
 
     @Override
     public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition task) {
+      return reader(
+          task,
+          found -> new ColumnReader(found, required),
+          rows -> new RowsAsColumns(rows, schema, required));
+    }
+
+    /** Read a task by Java, or by Python if its files are no longer there. */
+    private <T> PartitionReader<T> reader(
+        InputPartition task,
+        Function<RangeReader, PartitionReader<T>> byJava,
+        Function<PartitionReader<InternalRow>, PartitionReader<T>> byPython) {
       PlannedTask planned = PlannedTask.unpickle(((PythonInputPartition) task).pickedPartition());
       if (planned == null) {
-        return new NoRecords();
+        return new NoRecords<>();
       }
       try {
-        return RangeReader.open(planned.range, required, planned.control);
-      } catch (ReadFailure failure) {
+        return byJava.apply(RangeReader.open(planned.range, planned.control));
+      } catch (SparkRuntimeException failure) {
         if (failure.getCause() instanceof NoSuchFileException) {
-          return new RowsAsColumns(python.createReader(task), schema, required);
+          return byPython.apply(python.createReader(task));
         }
         throw failure;
       }
@@ -106,14 +129,14 @@ final class PlannedScan implements Scan, SupportsMetadata {
   }
 
   /** The task that Spark makes if there is nothing to read. */
-  private static final class NoRecords implements PartitionReader<ColumnarBatch> {
+  private static final class NoRecords<T> implements PartitionReader<T> {
     @Override
     public boolean next() {
       return false;
     }
 
     @Override
-    public ColumnarBatch get() {
+    public T get() {
       throw new IllegalStateException("there are no records");
     }
 

@@ -4,6 +4,7 @@ import java.util.Arrays;
 import java.util.Set;
 import java.util.stream.Collectors;
 import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.Scan.ColumnarSupportMode;
 import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonScan;
@@ -52,6 +53,7 @@ public final class PlannedScanBuilder
 
   @Override
   public Scan build() {
-    return new PlannedScan((PythonScan) python.build(), schema, required);
+    return new PlannedScan(
+        (PythonScan) python.build(), schema, required, ColumnarSupportMode.SUPPORTED);
   }
 }

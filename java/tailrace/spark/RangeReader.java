@@ -6,9 +6,7 @@ import java.nio.channels.FileChannel;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.zip.CRC32;
-import org.apache.spark.sql.connector.read.PartitionReader;
-import org.apache.spark.sql.types.StructType;
-import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.apache.spark.SparkRuntimeException;
 
 /**
  * Reads the records of a range, in order. It reads neighbouring batches of a file together, and
@@ -16,13 +14,12 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
  *
  * <p>It opens all files first: a compaction that replaces them meanwhile does not disturb it.
  */
-final class RangeReader implements PartitionReader<ColumnarBatch> {
+final class RangeReader implements AutoCloseable {
   /** The approximate number of bytes that are read at a time: they fit into the caches. */
   private static final long READ_BYTES = 1 << 20;
 
   private final ReadRange range;
-  private final RecordColumns columns;
-  private final boolean control;
+  private final Records records;
   private final CRC32 checksum = new CRC32();
 
   private final FileChannel[] channels;
@@ -36,16 +33,15 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
   private int at;
   private int limit;
 
-  private RangeReader(ReadRange range, StructType required, boolean control) {
+  private RangeReader(ReadRange range, boolean control) {
     this.range = range;
-    this.control = control;
-    this.columns = new RecordColumns(range, required);
+    this.records = new Records(range, control);
     this.channels = new FileChannel[range.files.length];
   }
 
-  /** Open the files of a range; {@code ReadFailure} if this host cannot open one. */
-  static RangeReader open(ReadRange range, StructType required, boolean control) {
-    RangeReader reader = new RangeReader(range, required, control);
+  /** Open the files of a range; {@link ReadFailure} if this host cannot open one. */
+  static RangeReader open(ReadRange range, boolean control) {
+    RangeReader reader = new RangeReader(range, control);
     try {
       reader.openFiles();
     } catch (RuntimeException failure) {
@@ -55,8 +51,17 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
     return reader;
   }
 
-  @Override
-  public boolean next() throws IOException {
+  ReadRange range() {
+    return range;
+  }
+
+  /** The records that {@code next} has read last. */
+  Records records() {
+    return records;
+  }
+
+  /** Read more records, at least one; false after the last. */
+  boolean next() throws IOException {
     while (true) {
       while (at == limit) {
         if (!loadGroup()) {
@@ -64,19 +69,14 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
         }
       }
       try {
-        at = columns.fill(data, at, limit, control);
+        at = records.fill(data, at, limit);
       } catch (DamagedRecord damaged) {
-        throw failure(groupFirst, damaged.getMessage(), damaged);
+        throw failure(groupFirst, damaged.getMessage());
       }
-      if (columns.rows() > 0) {
+      if (records.count() > 0) {
         return true;
       }
     }
-  }
-
-  @Override
-  public ColumnarBatch get() {
-    return columns.batch();
   }
 
   @Override
@@ -156,12 +156,12 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
       int length = (int) entries.bytes(each);
       int missing = begin + length - buffer.position();
       if (missing > 0) {
-        throw failure(each, "the file ends " + Math.min(missing, length) + " bytes early", null);
+        throw failure(each, "the file ends " + Math.min(missing, length) + " bytes early");
       }
       checksum.reset();
       checksum.update(data, begin, length);
       if (checksum.getValue() != entries.checksum(each)) {
-        throw failure(each, "the checksum does not match", null);
+        throw failure(each, "the checksum does not match");
       }
       begin += length;
     }
@@ -170,8 +170,8 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
     limit = size;
   }
 
-  private ReadFailure failure(int entry, String reason, Throwable cause) {
+  private SparkRuntimeException failure(int entry, String reason) {
     long last = entries.end(entry) - 1;
-    return ReadFailure.damaged(range, range.files[file], entries.base(entry), last, reason, cause);
+    return ReadFailure.damaged(range, range.files[file], entries.base(entry), last, reason);
   }
 }

@@ -12,15 +12,17 @@ import org.apache.spark.SparkRuntimeException;
 import scala.collection.immutable.Map;
 
 /**
- * A file of a hub that cannot be read, or damaged bytes in it, in one sentence.
+ * Errors for a file of a hub that cannot be read, and for damaged bytes in it, in one sentence.
  *
- * <p>Spark shows an error of its own classes that has a condition without the stack of the task.
+ * <p>Their classes, and those of their causes, are of Spark and Java: the driver decodes the errors
+ * of tasks without the classes of a jar that was added to a running session, and would lose the
+ * sentence. Spark shows an error of this class without the stack of the task.
  */
-final class ReadFailure extends SparkRuntimeException {
-  private static final long serialVersionUID = 1;
+final class ReadFailure {
+  private ReadFailure() {}
 
-  private ReadFailure(String message, Throwable cause) {
-    super(
+  private static SparkRuntimeException failure(String message, Throwable cause) {
+    return new SparkRuntimeException(
         "USER_RAISED_EXCEPTION",
         new Map.Map1<>("errorMessage", message),
         cause,
@@ -29,39 +31,50 @@ final class ReadFailure extends SparkRuntimeException {
   }
 
   /** Bytes that are not the committed ones, in a batch of a range. */
-  static ReadFailure damaged(
-      ReadRange range, String file, long first, long last, String reason, Throwable cause) {
-    String partition = range.topic + "/" + range.storage + "." + range.partition;
-    return new ReadFailure(
-        partition + "@" + first + " to @" + last + " is damaged in " + file + ": " + reason
-            + " · list all damage: tailrace segment verify " + partition,
-        cause);
+  static SparkRuntimeException damaged(
+      ReadRange range, String file, long first, long last, String reason) {
+    return failure(
+        records(range, first, last) + " is damaged in " + file + ": " + reason
+            + " · list all damage: tailrace segment verify " + partition(range),
+        null);
   }
 
-  /** A file that this host cannot open; as damage, if the host sees the hub. */
-  static ReadFailure unopened(
+  /** A file that this host cannot open. */
+  static SparkRuntimeException unopened(
       ReadRange range, String file, long first, long last, IOException error) {
     // The hub is the directory above topics/TOPIC/PARTITION.
     Path hub = Path.of(file).getParent().getParent().getParent().getParent();
     if (error instanceof NoSuchFileException) {
       if (Files.exists(hub.resolve("hub.db"))) {
-        return damaged(range, file, first, last, "the file is missing", error);
+        return failure(
+            records(range, first, last) + " has no file " + file
+                + ": it was compacted or removed after the read was planned · read the topic again;"
+                + " if its file is missing then too: tailrace segment verify " + partition(range),
+            error);
       }
-      return new ReadFailure(
+      return failure(
           "host " + host() + " does not see the hub " + hub
               + " · make its directory visible under the same path on every host that runs"
               + " executors, or run the executors on the hub's host",
           error);
     }
     if (error instanceof AccessDeniedException) {
-      return new ReadFailure(
+      return failure(
           "user " + System.getProperty("user.name") + " on host " + host() + " may not read " + file
               + " · give this user the right to read the hub's directory and its files, or run the"
               + " executors as another user",
           error);
     }
-    return new ReadFailure(
+    return failure(
         "host " + host() + " cannot read " + file + ": " + error.getMessage(), error);
+  }
+
+  private static String records(ReadRange range, long first, long last) {
+    return partition(range) + "@" + first + " to @" + last;
+  }
+
+  private static String partition(ReadRange range) {
+    return range.topic + "/" + range.storage + "." + range.partition;
   }
 
   private static String host() {

@@ -1,8 +1,5 @@
 package tailrace.spark;
 
-import java.lang.invoke.MethodHandles;
-import java.lang.invoke.VarHandle;
-import java.nio.ByteOrder;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructField;
@@ -12,43 +9,16 @@ import org.apache.spark.sql.vectorized.ColumnarArray;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/**
- * Records as columns. Keys and values are not copied: the columns refer to the bytes that were
- * read, and are valid until the next {@code fill}.
- */
+/** Records as columns, valid until the next records are decoded. */
 final class RecordColumns {
-  private static final int ROWS_MAX = 8192;
-  private static final int OVERHEAD_BYTES = 29;
-  private static final int HEADERS_BIT = 0x80;
-  private static final int MODE_MAX = 2;
-  private static final int OP_MAX = 4;
-  private static final int COMPLETE = 2;
-  private static final int COMMAND = 3;
-  private static final UTF8String[] OPS = texts("insert", "update", "delete", "command", "noop");
-  private static final UTF8String[] MODES = texts("copy", "sync", "complete");
-  private static final VarHandle INT =
-      MethodHandles.byteArrayViewVarHandle(int[].class, ByteOrder.BIG_ENDIAN);
-  private static final VarHandle LONG =
-      MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.BIG_ENDIAN);
+  static final UTF8String[] OPS = texts("insert", "update", "delete", "command", "noop");
+  static final UTF8String[] MODES = texts("copy", "sync", "complete");
 
-  private final long start;
-  private final long end;
-  private final long[] offsets = new long[ROWS_MAX];
-  private final long[] times = new long[ROWS_MAX];
-  private final int[] keyStarts = new int[ROWS_MAX];
-  private final int[] keyEnds = new int[ROWS_MAX];
-  private final int[] valueStarts = new int[ROWS_MAX];
-  private final int[] valueEnds = new int[ROWS_MAX];
-  private final byte[] flags = new byte[ROWS_MAX];
-  private final int[] headersEnds = new int[ROWS_MAX];
-  private final Headers headers = new Headers();
+  private final Records records;
   private final ColumnarBatch batch;
-  private byte[] data;
-  private int rows;
 
-  RecordColumns(ReadRange range, StructType required) {
-    start = range.start;
-    end = range.end;
+  RecordColumns(Records records, ReadRange range, StructType required) {
+    this.records = records;
     StructField[] fields = required.fields();
     ColumnVector[] vectors = new ColumnVector[fields.length];
     for (int i = 0; i < fields.length; i++) {
@@ -57,85 +27,9 @@ final class RecordColumns {
     batch = new ColumnarBatch(vectors);
   }
 
-  int rows() {
-    return rows;
-  }
-
   ColumnarBatch batch() {
-    batch.setNumRows(rows);
+    batch.setNumRows(records.count());
     return batch;
-  }
-
-  /** Read records from a position on, of the range alone; return the position after the last. */
-  int fill(byte[] bytes, int from, int limit, boolean control) throws DamagedRecord {
-    data = bytes;
-    rows = 0;
-    headers.clear();
-    int at = from;
-    while (at < limit && rows < ROWS_MAX) {
-      int left = limit - at;
-      if (left < OVERHEAD_BYTES) {
-        throw new DamagedRecord(at, left + " bytes left, a record has at least 29");
-      }
-      int length = (int) INT.get(bytes, at + 8);
-      if (length < 0 || length > left - 21) {
-        throw new DamagedRecord(
-            at, "message length " + (length & 0xffffffffL) + " goes beyond the last byte");
-      }
-      int keyLength = (int) INT.get(bytes, at + 21);
-      if (keyLength < 0 || keyLength > length - 8) {
-        throw new DamagedRecord(
-            at, "key length " + (keyLength & 0xffffffffL) + " goes beyond the message length "
-                + length);
-      }
-      int keyEnd = at + 25 + keyLength;
-      int dataLength = (int) INT.get(bytes, keyEnd);
-      if (dataLength != length - keyLength - 8) {
-        throw new DamagedRecord(
-            at, "message length " + length + " is not " + keyLength + " + "
-                + (dataLength & 0xffffffffL) + " + 8");
-      }
-      long offset = (long) LONG.get(bytes, at);
-      if (offset >= start && offset < end) {
-        add(at, offset, keyEnd, at + 21 + length, control);
-      }
-      at += 21 + length;
-    }
-    return at;
-  }
-
-  private void add(int at, long offset, int keyEnd, int valueEnd, boolean control)
-      throws DamagedRecord {
-    int bits = data[at + 20] & 0xff;
-    int mode = bits & 3;
-    int op = bits >> 2 & 7;
-    if ((bits & 0x60) != 0 || mode > MODE_MAX || op > OP_MAX) {
-      throw new DamagedRecord(at, String.format("mode byte %#04x has no meaning", bits));
-    }
-    int valueStart = keyEnd + 4;
-    int headersBefore = headers.count();
-    boolean addressed = false;
-    if ((bits & HEADERS_BIT) != 0) {
-      int length = valueEnd - valueStart < 4 ? -1 : (int) INT.get(data, valueStart);
-      if (length < 0 || length > valueEnd - valueStart - 4) {
-        throw new DamagedRecord(at, "the header block is longer than the data");
-      }
-      addressed = headers.add(data, valueStart + 4, valueStart + 4 + length, at);
-      valueStart += 4 + length;
-    }
-    if (!control && (addressed || mode == COMPLETE || op >= COMMAND)) {
-      headers.truncate(headersBefore);
-      return;
-    }
-    int row = rows++;
-    offsets[row] = offset;
-    times[row] = (long) LONG.get(data, at + 12) * 1000;
-    keyStarts[row] = at + 25;
-    keyEnds[row] = keyEnd;
-    valueStarts[row] = valueStart;
-    valueEnds[row] = valueEnd;
-    flags[row] = (byte) bits;
-    headersEnds[row] = headers.count();
   }
 
   private ColumnVector vector(StructField field, ReadRange range) {
@@ -144,19 +38,20 @@ final class RecordColumns {
         return new Nullable(field) {
           @Override
           public boolean isNullAt(int row) {
-            return keyStarts[row] == keyEnds[row];
+            return records.keyStarts[row] == records.keyEnds[row];
           }
 
           @Override
           public byte[] getBinary(int row) {
-            return isNullAt(row) ? null : copy(keyStarts[row], keyEnds[row]);
+            int from = records.keyStarts[row];
+            return isNullAt(row) ? null : records.copy(from, records.keyEnds[row]);
           }
         };
       case "value":
         return new Vector(field.dataType()) {
           @Override
           public byte[] getBinary(int row) {
-            return copy(valueStarts[row], valueEnds[row]);
+            return records.copy(records.valueStarts[row], records.valueEnds[row]);
           }
         };
       case "topic":
@@ -170,20 +65,14 @@ final class RecordColumns {
       case "storage":
         return new Constant(field, range.storage);
       case "offset":
-        return new Longs(field, offsets);
+        return new Longs(field, records.offsets);
       case "timestamp":
-        return new Longs(field, times);
+        return new Longs(field, records.times);
       case "headers":
         return new HeadersVector(field, new Pairs(((ArrayType) field.dataType()).elementType()));
       default:
         throw new IllegalArgumentException("a topic has no column " + field.name());
     }
-  }
-
-  private byte[] copy(int from, int to) {
-    byte[] bytes = new byte[to - from];
-    System.arraycopy(data, from, bytes, 0, bytes.length);
-    return bytes;
   }
 
   private static UTF8String[] texts(String... names) {
@@ -203,7 +92,7 @@ final class RecordColumns {
     @Override
     public int numNulls() {
       int nulls = 0;
-      for (int row = 0; row < rows; row++) {
+      for (int row = 0; row < records.count(); row++) {
         nulls += isNullAt(row) ? 1 : 0;
       }
       return nulls;
@@ -225,7 +114,7 @@ final class RecordColumns {
 
     @Override
     public UTF8String getUTF8String(int row) {
-      return texts[flags[row] >> shift & mask];
+      return texts[records.flags[row] >> shift & mask];
     }
   }
 
@@ -269,18 +158,18 @@ final class RecordColumns {
     }
 
     private int first(int row) {
-      return row == 0 ? 0 : headersEnds[row - 1];
+      return row == 0 ? 0 : records.headersEnds[row - 1];
     }
 
     @Override
     public boolean isNullAt(int row) {
-      return first(row) == headersEnds[row];
+      return first(row) == records.headersEnds[row];
     }
 
     @Override
     public ColumnarArray getArray(int row) {
       int first = first(row);
-      return new ColumnarArray(pairs, first, headersEnds[row] - first);
+      return new ColumnarArray(pairs, first, records.headersEnds[row] - first);
     }
 
     @Override
@@ -315,8 +204,8 @@ final class RecordColumns {
 
     @Override
     public UTF8String getUTF8String(int header) {
-      int from = headers.nameStarts[header];
-      return UTF8String.fromBytes(data, from, headers.nameEnds[header] - from);
+      int from = records.headers.nameStarts[header];
+      return UTF8String.fromBytes(records.data, from, records.headers.nameEnds[header] - from);
     }
   }
 
@@ -327,7 +216,7 @@ final class RecordColumns {
 
     @Override
     public byte[] getBinary(int header) {
-      return copy(headers.valueStarts[header], headers.valueEnds[header]);
+      return records.copy(records.headers.valueStarts[header], records.headers.valueEnds[header]);
     }
   }
 }

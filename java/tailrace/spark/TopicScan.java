@@ -14,15 +14,23 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /** A read of some columns of all ranges of a plan, one range in each task. */
-final class TopicScan implements SupportsReportStatistics, Batch {
+final class TopicScan implements NativeScan, SupportsReportStatistics, Batch {
   private final StructType required;
   private final ReadRange[] ranges;
   private final boolean control;
+  private final ColumnarSupportMode columnar;
 
-  TopicScan(StructType required, ReadRange[] ranges, boolean control) {
+  TopicScan(
+      StructType required, ReadRange[] ranges, boolean control, ColumnarSupportMode columnar) {
     this.required = required;
     this.ranges = ranges;
     this.control = control;
+    this.columnar = columnar;
+  }
+
+  @Override
+  public TopicScan inRows() {
+    return new TopicScan(required, ranges, control, ColumnarSupportMode.UNSUPPORTED);
   }
 
   @Override
@@ -34,12 +42,12 @@ final class TopicScan implements SupportsReportStatistics, Batch {
   public String description() {
     String topics =
         Arrays.stream(ranges).map(range -> range.topic).distinct().collect(Collectors.joining(","));
-    return "tailrace " + topics;
+    return topics + " (native)";
   }
 
   @Override
   public ColumnarSupportMode columnarSupportMode() {
-    return ColumnarSupportMode.SUPPORTED;
+    return columnar;
   }
 
   @Override
@@ -91,12 +99,12 @@ final class TopicScan implements SupportsReportStatistics, Batch {
 
     @Override
     public PartitionReader<InternalRow> createReader(InputPartition range) {
-      throw new UnsupportedOperationException("the native reader reads columns");
+      return new RowReader(RangeReader.open((ReadRange) range, control), required);
     }
 
     @Override
     public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition range) {
-      return RangeReader.open((ReadRange) range, required, control);
+      return new ColumnReader(RangeReader.open((ReadRange) range, control), required);
     }
   }
 }

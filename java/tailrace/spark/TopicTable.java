@@ -6,6 +6,7 @@ import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.Scan.ColumnarSupportMode;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.types.StructType;
@@ -58,7 +59,8 @@ final class TopicTable implements SupportsRead {
     @Override
     public Scan build() {
       boolean control = options.getBoolean("includeControl", false);
-      return new TopicScan(required, ReadRange.decode(options.get("plan")), control);
+      ReadRange[] ranges = ReadRange.decode(options.get("plan"));
+      return new TopicScan(required, ranges, control, ColumnarSupportMode.SUPPORTED);
     }
   }
 }

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tailrace.errors import InvalidValue
-from tailrace.pipeline.transform.expression import check_replacement, replace
 from tailrace.pipeline.transform.function import Function
 from tailrace.pipeline.transform.namespace import NamespaceFilter, distinct
 from tailrace.pipeline.transform.rows import Rows
+from tailrace.regular_expression import check_replacement, replace
 
 
 class Remap(Function, frozen=True):

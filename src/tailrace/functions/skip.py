@@ -11,10 +11,10 @@ import numpy as np
 from tailrace.errors import InvalidValue
 from tailrace.functions.column_comparison import dropped_by
 from tailrace.functions.path import MISSING, check_path, value_at
-from tailrace.pipeline.transform.expression import check_expression, search
 from tailrace.pipeline.transform.function import Function
 from tailrace.pipeline.transform.namespace import NamespaceFilter
 from tailrace.pipeline.transform.rows import Rows
+from tailrace.regular_expression import check_expression, search
 
 _ORDERS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "<": lt,

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Collection
-from typing import Final
 
 import msgspec
 
 from tailrace.backend.contract import Change, Store
+from tailrace.errors import Conflict
 from tailrace.pipeline.definition.definition import PipelineDefinition
 from tailrace.pipeline.definition.settings import Engine, OnError, PipelineSettings
 from tailrace.pipeline.stored_writer import StoredWriter, store_writer
-
-PIPELINES: Final = "pipeline/"
+from tailrace.subscription.store.shared_names import PIPELINES, check_unused, unused_by_others
 
 
 class RegisteredWriter(msgspec.Struct, frozen=True):
@@ -32,6 +31,7 @@ class RegisteredPipeline(msgspec.Struct, frozen=True):
     """A pipeline in the catalog, without its options, which may hold secrets.
 
     `file` is the absolute path of the file that defines it; empty if it is defined in Python.
+    `master` is the Spark master that its last run was given; empty if it was given none.
     """
 
     name: str
@@ -41,11 +41,13 @@ class RegisteredPipeline(msgspec.Struct, frozen=True):
     writers: dict[str, RegisteredWriter]
     log_bytes_max: int = PipelineSettings().log_bytes_max
     file: str = ""
+    master: str = ""
 
     @property
     def run_command(self) -> str:
-        """The command that runs the pipeline."""
-        return f"tailrace pipeline run {self._file}"
+        """The command that runs the pipeline, on the master of its last run."""
+        master = f" --master {shlex.quote(self.master)}" if self.master else ""
+        return f"tailrace pipeline run {self._file}{master}"
 
     @property
     def test_command(self) -> str:
@@ -62,10 +64,11 @@ def hold_name(pipeline: str) -> str:
     return f"pipeline/{pipeline}"
 
 
-def register(store: Store, definition: PipelineDefinition) -> None:
-    """Add a pipeline to the catalog, or update it.
+def register(store: Store, definition: PipelineDefinition, master: str | None = None) -> None:
+    """Add a pipeline to the catalog, or update it. `master` is the Spark master of a run.
 
-    Writers that the definition no longer has stay.
+    Writers that the definition no longer has stay. `InvalidName` if a subscription has the name of
+    a new pipeline.
     """
     before = find(store, definition.name)
     writers = {} if before is None else dict(before.writers)
@@ -86,8 +89,11 @@ def register(store: Store, definition: PipelineDefinition) -> None:
         writers,
         definition.settings.log_bytes_max,
         os.path.abspath(definition.origin) if definition.origin else "",
+        master or "",
     )
-    if entry != before:
+    if before is None:
+        _add(store, entry)
+    elif entry != before:
         _put(store, entry)
 
 
@@ -124,6 +130,16 @@ def pipelines(store: Store) -> list[RegisteredPipeline]:
         for entry in store.scan(PIPELINES)
         if entry.value is not None
     ]
+
+
+def _add(store: Store, pipeline: RegisteredPipeline) -> None:
+    key, value = PIPELINES + pipeline.name, msgspec.json.encode(pipeline)
+    try:
+        expect = unused_by_others("pipeline", pipeline.name)
+        store.commit(Change(expect, {key: value}))
+    except Conflict:
+        check_unused(store, "pipeline", pipeline.name)
+        raise
 
 
 def _put(store: Store, pipeline: RegisteredPipeline) -> None:

@@ -102,7 +102,7 @@ class RunMonitor:
             error=state.error,
             since=utc_time(state.since_ms) if waits else None,
             next_try=utc_time(state.next_try_ms) if waits else None,
-            waits_for=state.waits_for,
+            waits_for=state.waits_for if waits else None,
         )
 
 

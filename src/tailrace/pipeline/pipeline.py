@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import cache, partial
 from pathlib import Path
 from typing import Final, Self, TextIO
 
@@ -236,6 +236,7 @@ class Pipeline:
             driver_of=driver_of,
             allow_empty=allow_empty,
             wait_s=longest.total_seconds() if bounded else None,
+            master=None if driver_of is direct_driver else master,
         )
 
     def attend(self, run: PipelineRun, on_progress: OnProgress | None) -> RunReport:
@@ -285,24 +286,29 @@ def _drivers(
         return direct_driver
     segments_of(hub.backend, "run writers on Spark")
 
-    @functools.cache
+    @cache
     def drivers() -> DriverOf:
         # Imported here: pipelines on the direct engine run without Spark, and `start` reports what
         # is missing for Spark.
+        from tailrace.pipeline.engine.run_session import RunSession
         from tailrace.spark.session import start
 
         log_file = spark_directory(hub_directory(hub)) / "spark.log"
-        spark = start(
-            definition.name,
-            master=master,
-            log_file=log_file,
-            verbose=verbose,
-            options={**definition.settings.spark, **settings},
-            task_tries=TASK_TRIES,
+        options = {**definition.settings.spark, **settings}
+        sessions = RunSession(
+            partial(
+                start,
+                definition.name,
+                master=master,
+                log_file=log_file,
+                verbose=verbose,
+                options=options,
+                task_tries=TASK_TRIES,
+            )
         )
         from tailrace.pipeline.engine.spark_driver import spark_drivers
 
-        return spark_drivers(spark)
+        return spark_drivers(sessions)
 
     def driver_of(hub: Hub, pipeline: PipelineDefinition, writer: WriterDefinition) -> Driver:
         return drivers()(hub, pipeline, writer)

@@ -15,6 +15,7 @@ from tailrace.pipeline.definition.definition import PipelineDefinition, WriterDe
 from tailrace.pipeline.definition.settings import Start
 from tailrace.pipeline.writing.fault import Fault, fault_without_records
 from tailrace.pipeline.writing.writer_ledger import WriterName, stored_state
+from tailrace.subscription.store.shared_names import check_unused
 
 _ALLOW: Final = "to run anyway: --allow-empty, or allow_empty=True in Python"
 
@@ -32,13 +33,16 @@ class Preflight:
 
 
 def check(definition: PipelineDefinition, hub: Hub | str, *, allow_empty: bool) -> Preflight:
-    """Check the reader and all writers; `ConfigError` names the file and the key that is wrong.
+    """Check the name, the reader and all writers; `ConfigError` names the file and the key that is
+    wrong, and `InvalidName` is raised if a subscription has the name.
 
     `hub` is the hub to run in, or the directory where it will be created. A source with nothing to
     read is `NothingToRead`, unless `allow_empty`: records may wait in the commit log, and data may
     arrive later.
     """
     empty = None
+    if isinstance(hub, Hub):
+        check_unused(hub.backend.store, "pipeline", definition.name)
     try:
         definition.reader.check()
     except NothingToRead as nothing:

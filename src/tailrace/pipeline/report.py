@@ -30,9 +30,7 @@ _SENTENCES = {
     RunOutcome.UNFINISHED: (
         "stopped; the batches in flight were not finished and will be delivered again"
     ),
-    RunOutcome.WAITING: (
-        "stopped; a writer waited for its sink, and the next start delivers its records"
-    ),
+    RunOutcome.WAITING: ("stopped while a writer waited; the next start delivers its records"),
     RunOutcome.FAILED: "the reader or a writer failed",
 }
 
@@ -44,9 +42,8 @@ class WriterReport:
     `name` is the full name, ``lake/crm``. `rows` and `parked` count the rows delivered and the
     records parked in this run. `lag` is the number of records that the writer has not acknowledged.
     `position` and `error` describe a failure. In a run with `once`, the state of a writer that has
-    delivered everything is `WriterStatus.DONE`. A writer that waits for its sink waits since
-    `since`, because of `error`, and tries again at `next_try`; `waits_for` says if it waits for
-    something else.
+    delivered everything is `WriterStatus.DONE`. A writer that waits, waits for `waits_for` since
+    `since`, because of `error`, and tries again at `next_try`.
     """
 
     name: str
@@ -59,7 +56,7 @@ class WriterReport:
     error: str | None
     since: datetime | None = None
     next_try: datetime | None = None
-    waits_for: WaitsFor = WaitsFor.SINK
+    waits_for: WaitsFor | None = None
 
 
 def format_wait(since: datetime | None, next_try: datetime | None, reason: str | None) -> str:

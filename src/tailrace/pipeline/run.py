@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final
 
@@ -55,7 +55,7 @@ class PipelineRun:
 
     `until` says when the run ends. A run until now of a source with nothing to read is refused,
     unless `allow_empty`. A writer that has waited `wait_s` for its sink fails; None lets it wait
-    without end.
+    without end. `master` is the Spark master that `driver_of` was given, for the catalog.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class PipelineRun:
         driver_of: DriverOf = direct_driver,
         allow_empty: bool = False,
         wait_s: float | None = None,
+        master: str | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.hub = hub
@@ -78,6 +79,7 @@ class PipelineRun:
         self._driver_of = driver_of
         self._allow_empty = allow_empty or until is Until.STOPPED
         self._wait_s = wait_s
+        self._master = master
         self._clock = clock or SystemClock()
         self._recorder = RunRecorder(hub.backend, definition.name, until, self._clock)
         self._stop = threading.Event()
@@ -100,25 +102,17 @@ class PipelineRun:
         read, `BackendUnavailable` if the master of Spark cannot be reached, and `Busy` if another
         process runs the pipeline.
         """
-        definition = self.definition
         owner = f"process {os.getpid()} on {socket.gethostname()}"
-        with self.hub.backend.hold(hold_name(definition.name), owner):
+        with self.hub.backend.hold(hold_name(self.definition.name), owner):
             preflight = self._check()
             self._prepare(preflight.unreachable)
             self._recorder.begin(preflight.empty)
             if self._stop.is_set():
                 self._end()  # `stop` was called before there were writers to stop.
-            threads = [threading.Thread(target=self._read, name="reader", daemon=True)]
-            threading.Thread(target=self._compact, name="compaction", daemon=True).start()
+            _start("compaction", self._compact)
+            threads = [_start("reader", self._read)]
             for writer, driver in zip(self._writers, self._drivers, strict=True):
-                name = str(writer.name)
-                threads.append(
-                    threading.Thread(
-                        target=self._write, args=(writer, driver), name=name, daemon=True
-                    )
-                )
-            for thread in threads:
-                thread.start()
+                threads.append(_start(str(writer.name), partial(self._write, writer, driver)))
             try:
                 return self._wait(threads)
             finally:
@@ -186,7 +180,7 @@ class PipelineRun:
             _log.warning("%s", line)
         before = find(hub.backend.store, definition.name)
         # Before the ledgers are created, so that an operator can find and forget a writer.
-        register(hub.backend.store, definition)
+        register(hub.backend.store, definition, self._master)
         registered = set() if before is None else set(before.writers)
         try:
             for each in definition.writers:
@@ -398,3 +392,9 @@ class PipelineRun:
                     self._fail(error)
                 if self._stop.wait(IDLE_S / 5):
                     return self._log_ends.known
+
+
+def _start(name: str, act: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=act, name=name, daemon=True)
+    thread.start()
+    return thread

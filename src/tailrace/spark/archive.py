@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tailrace.hub.hub import open as open_hub
+from tailrace.hub.opening import open as open_hub
 from tailrace.spark.cache import cache_directory
 from tailrace.spark.java import Java, find_java
 

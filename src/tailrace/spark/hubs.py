@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from tailrace.backend.capabilities import HasSegments, segments_of
 from tailrace.errors import Error, UnknownHub
 from tailrace.hub.hub import Hub
-from tailrace.hub.hub import open as open_hub
+from tailrace.hub.opening import open as open_hub
 
 
 class _OpenHub(NamedTuple):

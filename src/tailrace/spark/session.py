@@ -5,19 +5,21 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import re
 import shutil
 import socket
 import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from tailrace.errors import BackendUnavailable, ConfigError
 from tailrace.spark.archive import archive_path, use_archive_options
+from tailrace.spark.cluster.application import has_ended
 from tailrace.spark.cluster.defaults import default_setting
 from tailrace.spark.cluster.master import ANSWER_S, check_address, check_master
 from tailrace.spark.cluster.settings import (
@@ -28,7 +30,7 @@ from tailrace.spark.cluster.settings import (
     session_settings,
     with_tries,
 )
-from tailrace.spark.frames.native import JARS, with_native_jar
+from tailrace.spark.frames.native import JARS, prepare_rows, with_native_jar
 from tailrace.spark.java import find_java
 from tailrace.spark.worker_python import check_python, choose_python, driver_python
 
@@ -39,6 +41,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SHOWN_BYTES: Final = 2000
+_REFUSED: Final = re.compile(
+    r'^Exception in thread "main" org\.apache\.spark\.SparkException: (.+)$', re.MULTILINE
+)
+"""How spark-submit reports a setting that it refuses, before Java runs for us."""
+
 _JAVA_OPTIONS: Final = "spark.driver.defaultJavaOptions"
 _SHOW_PROGRESS: Final = "spark.ui.showConsoleProgress"
 _GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
@@ -66,10 +73,10 @@ def start(
 ) -> SparkSession:
     """Return a Spark session.
 
-    If this process has a session, return that one as it is. A new one has these `options`, then
-    what Spark is configured with (``spark-submit``, ``spark-defaults.conf``), then our defaults.
-    The same holds for the master, which is ``local[*]`` if nobody names one. In local mode a task
-    is tried `task_tries` times; clusters have a setting for that.
+    If this process has a session that runs, return that one as it is. A new one has these
+    `options`, then what Spark is configured with (``spark-submit``, ``spark-defaults.conf``), then
+    our defaults. The same holds for the master, which is ``local[*]`` if nobody names one. In local
+    mode a task is tried `task_tries` times; clusters have a setting for that.
 
     The output of Java and Spark is appended to `log_file`; with `verbose` it goes to the terminal.
     Workers run the Python of this process, also in a virtual environment that is not activated,
@@ -85,7 +92,7 @@ def start(
             f"cannot import Spark: {error}", "install it: pip install 'tailrace[spark]'"
         ) from error
     given = dict(options) if master is None else {**options, MASTER: master}
-    active = SparkContext._active_spark_context
+    active = _running_context()
     if active is not None:
         if MASTER in given:
             given[MASTER] = with_tries(given[MASTER], task_tries)
@@ -111,7 +118,24 @@ def start(
         from tailrace.spark.reading.registration import plan_each_query
 
         plan_each_query(session)
+        prepare_rows(session)
     return session
+
+
+def _running_context() -> SparkContext | None:
+    """Return the context of this process; None if it has none, or it has ended."""
+    from pyspark import SparkContext
+
+    active = SparkContext._active_spark_context
+    if active is None or not has_ended(active):
+        return active
+    for _ in range(2):  # The first call raises if Java has ended, and the second one completes it.
+        with suppress(Exception):
+            active.stop()
+    java = getattr(SparkContext._gateway, "proc", None)
+    if java is not None and java.poll() is not None:
+        SparkContext._gateway = SparkContext._jvm = None
+    return None
 
 
 def _context(conf: SparkConf) -> SparkContext:
@@ -125,6 +149,11 @@ def _context(conf: SparkConf) -> SparkContext:
             raise
         reason = str(cause.getMessage() or cause.getClass().getName()).partition("\n")[0]
         raise ConfigError(f"Spark does not start on {conf.get(MASTER)}", reason) from error
+
+
+def is_started(context: SparkContext) -> bool:
+    """True if `start` started this session, and no later one."""
+    return context in _started
 
 
 def stop_started() -> None:
@@ -203,7 +232,10 @@ def _launch(given: Mapping[str, str], log_file: Path | None, verbose: bool) -> N
         try:
             gateway = launch_gateway(conf, popen)  # type: ignore[no-untyped-call]
         except PySparkRuntimeError as error:
-            raise BackendUnavailable("Java did not start", _last_output(output, begin)) from error
+            text = _last_output(output, begin)
+            if refused := _REFUSED.search(text):
+                raise ConfigError(f"Spark does not start: {refused[1]}") from error
+            raise BackendUnavailable("Java did not start", text) from error
     SparkContext._ensure_initialized(gateway=gateway)
     _passed.update(given)
 

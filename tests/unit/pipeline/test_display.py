@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from tailrace.pipeline.display import RunDisplay
 from tailrace.pipeline.report import RunProgress, WriterReport
 from tailrace.pipeline.report_text import progress_line, progress_text
-from tailrace.pipeline.writer_status import WriterStatus
+from tailrace.pipeline.writer_status import WaitsFor, WriterStatus
 from tailrace.terminal.progress import LINE_S, ProgressDisplay
 
 PROGRESS = RunProgress(
@@ -64,6 +64,7 @@ def test_a_writer_that_waits_for_its_sink_is_part_of_the_line_and_of_the_table()
         error="no route",
         since=since,
         next_try=since + timedelta(seconds=30),
+        waits_for=WaitsFor.SINK,
     )
     progress = replace(PROGRESS, writers=(waiting,))
     wait = "since 02:51:03Z, next try 02:51:33Z: no route"

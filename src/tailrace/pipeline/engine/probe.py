@@ -21,11 +21,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tailrace.pipeline.engine.shared_directory import SharedDirectory
 from tailrace.pipeline.writing.placement import ExecutorAnswer
-from tailrace.spark.cluster.executors import (
-    NoExecutors,
-    executors_of,
-    limited_wait_for_executors,
-)
+from tailrace.spark.cluster.application import NoExecutors
+from tailrace.spark.cluster.executors import executors_of, limited_wait_for_executors
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -41,6 +41,7 @@ from tailrace.pipeline.writing.fault import Fault
 from tailrace.pipeline.writing.placement import WorkPlacement
 from tailrace.pipeline.writing.plan import PlanPart
 from tailrace.pipeline.writing.plan_engine import PendingPart, PlanRound
+from tailrace.spark.cluster.application import while_running
 from tailrace.spark.cluster.executors import limited_wait_for_executors
 from tailrace.spark.hubs import log_of
 from tailrace.spark.java_errors import java_outage
@@ -69,11 +70,14 @@ class SparkEngine:
     @property
     def tasks(self) -> int:
         """The number of tasks that Spark runs in parallel."""
-        return int(self._spark.sparkContext.defaultParallelism)
+        context = self._spark.sparkContext
+        with while_running(context):
+            return int(context.defaultParallelism)
 
     def place(self, name: str, writer: Writer, stopping: threading.Event) -> WorkPlacement:
         """Return where the work of a writer is done; ask the executors if that is not known."""
-        return self.executors.placement(name, writer, stopping)
+        with while_running(self._spark.sparkContext):
+            return self.executors.placement(name, writer, stopping)
 
     def run(
         self, plan_round: PlanRound, parts: Sequence[PendingPart], stopping: threading.Event
@@ -190,7 +194,7 @@ class SparkEngine:
         context = self._spark.sparkContext
         name = job_name(plan_round.name, [part for part, _ in parts])
         try:
-            with named_jobs(context, name), limited_wait_for_executors(context):
+            with limited_wait_for_executors(context), named_jobs(context, name):
                 yield PlanJob(
                     plan_round, tasks, str(hub_directory(self._hub)), str(stop_file), shared
                 )

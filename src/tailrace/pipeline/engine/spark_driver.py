@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,11 +27,13 @@ from tailrace.pipeline.engine.driver import (
     hub_directory,
     spark_directory,
 )
+from tailrace.pipeline.engine.run_session import RunSession
 from tailrace.pipeline.engine.spark import SparkEngine
+from tailrace.pipeline.writer_status import WaitsFor
 from tailrace.pipeline.writing.writer_run import WriterRun
+from tailrace.spark.cluster.application import NoExecutors, while_running
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 _log = logging.getLogger(__name__)
@@ -42,19 +45,20 @@ QUERY_TIMEOUT_S: Final = 2.0
 class SparkDriver:
     """Drives a writer by a streaming query over the commit log."""
 
-    def __init__(self, spark: SparkSession, hub: Hub, log: str, directory: Path) -> None:
-        self._spark = spark
+    def __init__(self, sessions: RunSession, hub: Hub, log: str, directory: Path) -> None:
+        self._sessions = sessions
+        self._spark = sessions.present
         self._hub = hub
         self._log = log
         self._directory = directory
+        self._query: StreamingQuery | None = None
         directory.mkdir(parents=True, exist_ok=True)
         for left in directory.glob("stop-*"):
             left.unlink(missing_ok=True)
-        self.engine = SparkEngine(spark, hub, log, directory)
+        self.engine = SparkEngine(self._spark, hub, log, directory)
 
     def drive(self, run: WriterRun, limit: EndOffsets, finished: Callable[[], bool]) -> None:
         """See `Driver`. The query wakes the writer; the ledger says what to deliver."""
-        query: StreamingQuery | None = None
         begin(run)
         self._place(run)
         due = 0.0
@@ -64,25 +68,41 @@ class SparkDriver:
                     begin(run)
                     due = 0.0
                 if run.clock.monotonic() >= due or run.try_is_due:
+                    self._follow_session(run)
                     run.drain(limit())
                     due = run.clock.monotonic() + QUERY_TIMEOUT_S
                 if finished():
                     run.end()  # Waits for the batch of the query; stopping would cancel it.
                     return
-                if query is None:
-                    query = self._start(run, limit)
+                if self._keep_query(run, limit):
                     due = 0.0
-                elif query.exception() is not None:
-                    query = self._start_over(run, limit, query)
                 run.stopping.wait(POLL_S)
         finally:
-            if query is not None:
-                query.stop()
+            self._stop_query()
             self.engine.executors.close()
 
     def abandon(self) -> None:
         """Cancel Spark's jobs, so that the process can exit."""
-        self._spark.sparkContext.cancelAllJobs()
+        context = self._spark.sparkContext
+        with suppress(NoExecutors), while_running(context):
+            context.cancelAllJobs()
+
+    def _follow_session(self, run: WriterRun) -> None:
+        """Work on the next session of the run, if its cluster has ended the present one."""
+        if run.failed or run.stopping.is_set() or (run.outage and not run.try_is_due):
+            return
+        starved = run.outage is not None and run.outage.waits_for is WaitsFor.EXECUTORS
+        try:
+            session = self._sessions.running(has_no_executors=starved)
+        except Exception as error:
+            run.wait_or_fail(error)
+            return
+        if session is not self._spark:
+            self._stop_query()
+            self.engine.executors.close()
+            self._spark = session
+            run.engine = self.engine = SparkEngine(session, self._hub, self._log, self._directory)
+            self._place(run)
 
     def _place(self, run: WriterRun) -> None:
         """Ask the executors what they share, so that `explain` knows it before the first record."""
@@ -93,6 +113,20 @@ class SparkDriver:
             self.engine.place(str(run.name), run.definition.writer, run.stopping)
         except Exception as error:
             run.wait_or_fail(error)
+
+    def _keep_query(self, run: WriterRun, limit: EndOffsets) -> bool:
+        """Start the query, also after it has ended; True if it is the first of this session."""
+        try:
+            with while_running(self._spark.sparkContext):
+                if self._query is None:
+                    self._query = self._start(run, limit)
+                    return True
+                if self._query.exception() is not None:
+                    self._query = self._start_over(run, limit, self._query)
+        except NoExecutors as error:
+            if not run.failed and run.outage is None:
+                run.wait_or_fail(error)
+        return False
 
     def _start(self, run: WriterRun, limit: EndOffsets) -> StreamingQuery:
         options = {"hub": str(hub_directory(self._hub)), "subscribe": self._log}
@@ -114,18 +148,24 @@ class SparkDriver:
         shutil.rmtree(self._checkpoint, ignore_errors=True)
         return self._start(run, limit)
 
+    def _stop_query(self) -> None:
+        query, self._query = self._query, None
+        if query is not None:
+            with suppress(NoExecutors), while_running(self._spark.sparkContext):
+                query.stop()
+
     @property
     def _checkpoint(self) -> Path:
         return self._directory / "checkpoint"
 
 
-def spark_drivers(spark: SparkSession) -> DriverOf:
+def spark_drivers(sessions: RunSession) -> DriverOf:
     """Return drivers by the engine that each writer's definition names."""
 
     def driver_of(hub: Hub, pipeline: PipelineDefinition, writer: WriterDefinition) -> Driver:
         if writer.engine is Engine.DIRECT:
             return DirectDriver(hub)
         directory = spark_directory(hub_directory(hub)) / pipeline.name / writer.name
-        return SparkDriver(spark, hub, pipeline.commit_log, directory)
+        return SparkDriver(sessions, hub, pipeline.commit_log, directory)
 
     return driver_of

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tailrace.delivery.dead_letters.addressing import addressed_mask
 from tailrace.log.control import control_mask
-from tailrace.log.redelivered import with_shown_headers
+from tailrace.log.redelivered import replays_of, with_shown_headers
 from tailrace.pipeline.transform.function import Function
 from tailrace.pipeline.transform.namespace import ALL, NamespaceFilter
 from tailrace.pipeline.transform.rows import Rows
@@ -72,7 +72,8 @@ class Chain:
         return [*parts, chain] if chain.functions or not parts else parts
 
     def _selected(self, rows: Rows) -> Rows:
-        addressed = self._addressed(rows.records["headers"])
+        headers = rows.records["headers"]
+        addressed = self._addressed(headers)
         masks = [
             self.namespace.mask(rows.records["key"]),
             addressed,
@@ -82,7 +83,9 @@ class Chain:
             if mask is not None:
                 masks[0] = mask if masks[0] is None else masks[0] & mask
         selected = rows if masks[0] is None else _where(rows, masks[0])
-        return selected if addressed is None else Rows(with_shown_headers(selected.encoded))
+        if addressed is None and replays_of(headers) is None:
+            return selected
+        return Rows(with_shown_headers(selected.encoded))
 
     def _addressed(self, headers: pa.Array[Any]) -> npt.NDArray[np.bool_] | None:
         return addressed_mask(headers, self.writer) if self.writer else None

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.errors import InvalidValue
-from tailrace.pipeline.transform.expression import check_expression, search
+from tailrace.regular_expression import check_expression, search
 
 FORMS: Final = "a name such as public.orders, or a regular expression such as /^public[.]/"
 

@@ -13,7 +13,7 @@ from typing import Final
 from tailrace.errors import Fenced, HubClosed, UnknownTopic
 from tailrace.pipeline.writer import SinkRefused
 from tailrace.pipeline.writer_status import WaitsFor
-from tailrace.spark.cluster.executors import NoExecutors
+from tailrace.spark.cluster.application import NoExecutors
 
 
 class Fault(StrEnum):

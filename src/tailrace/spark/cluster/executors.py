@@ -14,15 +14,12 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from tailrace.errors import BackendUnavailable
+from tailrace.spark.cluster.application import NoExecutors, while_running
 from tailrace.spark.cluster.master import check_address
 from tailrace.spark.cluster.settings import is_local
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-
-
-class NoExecutors(BackendUnavailable):
-    """A cluster that has no executor for a job now."""
 
 
 WAIT_S: Final = 6.0
@@ -35,25 +32,27 @@ POLL_S: Final = 0.5
 def limited_wait_for_executors(context: SparkContext) -> Iterator[None]:
     """Cancel the jobs that this thread runs in the block, if no executor is there to run them.
 
-    The block then raises `NoExecutors`, and later jobs may find executors. In local mode
-    nothing is watched.
+    The block then raises `NoExecutors`, and later jobs may find executors; also if the session has
+    ended. In local mode nothing is watched.
     """
     master = str(context.master)
     if is_local(master):
-        yield
+        with while_running(context):
+            yield
         return
     watch = _Watch(context)
-    context.addJobTag(watch.tag)
-    watch.start()
-    try:
-        yield
-    except Exception as error:
-        if watch.cancelled:
-            raise no_executors(master) from error
-        raise
-    finally:
-        watch.stop()
-        context.removeJobTag(watch.tag)
+    with while_running(context):
+        context.addJobTag(watch.tag)
+        watch.start()
+        try:
+            yield
+        except Exception as error:
+            if watch.cancelled:
+                raise no_executors(master) from error
+            raise
+        finally:
+            watch.stop()
+            context.removeJobTag(watch.tag)
 
 
 def executors_of(context: SparkContext) -> frozenset[str]:

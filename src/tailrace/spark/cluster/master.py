@@ -13,8 +13,8 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final
@@ -33,9 +33,13 @@ ANSWER_S: Final = 8.0
 _HOSTS_MAX: Final = 3
 """The number of hosts of one master URL that are tried."""
 
+_FORM: Final = re.compile(
+    r"(spark|k8s)://.+|yarn|local(\[([0-9]+|\*)( *, *[0-9]+)?\])?|local-cluster\[.*\]"
+)
 _URL: Final = re.compile(r"(spark|k8s)://(?:https?://)?([^/]+)")
 _PORTS: Final = {"spark": 7077, "k8s": 443}
 _NAME: Final = "Master"
+_MESSAGES: Final = "org.apache.spark.deploy.DeployMessages"
 _FILE: Final = b"/files/tailrace"
 _STREAM_REQUEST: Final = 6
 _QUESTION: Final = struct.pack(
@@ -47,8 +51,14 @@ def check_address(master: str) -> None:
     """Raise `BackendUnavailable` if no host of a master accepts connections and answers.
 
     `ConfigError` for a bad URL. Standalone masters and the API servers of Kubernetes are checked.
-    Other masters have no address in their URL.
+    Other masters have no address in their URL. An empty text is no master.
     """
+    if master and _FORM.fullmatch(master) is None:
+        raise ConfigError(
+            f"there is no Spark master {master!r}",
+            f"valid: spark://HOST:{_PORTS['spark']}, yarn, k8s://https://HOST:PORT, local[*], "
+            "or local[N] for N cores",
+        )
     reason_of = _knock if master.startswith("spark://") else _connect
     _check(master, CONNECT_S + FIRST_ANSWER_S, reason_of)
 
@@ -155,6 +165,51 @@ def _ask(within_s: float, host: str, port: int) -> str | None:
     Other processes accept connections too, such as the web server of the master. None as well if
     this release of Spark has no such question.
     """
+    try:
+        with _endpoint(host, port, within_s):
+            return None
+    except _NoMaster:
+        return f"does not answer as a master of this version of Spark within {within_s:.0f} s"
+    except Exception:
+        return None
+
+
+def is_forgotten(master: str, application: str) -> bool:
+    """True if a standalone master works and has no application of this id. Java must run.
+
+    A master that was restarted has none of its earlier applications, unless it recovers them.
+    """
+    found = _URL.match(master)
+    if found is None or found[1] != "spark":
+        return False
+    addresses = _addresses(master, found[1], found[2])[:_HOSTS_MAX]
+    return any(_lacks(application, host, port) for host, port in addresses)
+
+
+def _lacks(application: str, host: str, port: int) -> bool:
+    """True if the process at an address is the master that works, and lacks an application."""
+    from pyspark import SparkContext
+
+    jvm: Any = SparkContext._jvm
+    deploy: Any = jvm.org.apache.spark.deploy
+    try:
+        question = getattr(getattr(deploy, "DeployMessages$RequestMasterState$"), "MODULE$")
+        answer = jvm.java.lang.Class.forName(f"{_MESSAGES}$MasterStateResponse")
+        with _endpoint(host, port, ANSWER_S) as endpoint:
+            state = endpoint.askSync(question, jvm.scala.reflect.ClassTag.apply(answer))
+        working = str(state.status().toString()) == "ALIVE"
+        return working and application not in {str(each.id()) for each in state.activeApps()}
+    except Exception:
+        return False
+
+
+class _NoMaster(Exception):
+    """A process that does not answer as a master of this version of Spark."""
+
+
+@contextmanager
+def _endpoint(host: str, port: int, within_s: float) -> Iterator[Any]:
+    """Yield the master at an address, to be asked by Spark's own protocol."""
     from pyspark import SparkConf, SparkContext
 
     jvm: Any = SparkContext._jvm
@@ -162,18 +217,16 @@ def _ask(within_s: float, host: str, port: int) -> str | None:
     conf = SparkConf()
     for name in ("lookupTimeout", "askTimeout", "io.connectionTimeout"):
         conf.set(f"spark.rpc.{name}", f"{within_s * 1000:.0f}ms")
+    secret_file = getattr(spark.SecurityManager, "$lessinit$greater$default$3")()
+    security = spark.SecurityManager(conf._jconf, jvm.scala.Option.apply(None), secret_file)
+    env = spark.rpc.RpcEnv.create("check", "localhost", -1, conf._jconf, security, True)
+    address = spark.rpc.RpcAddress(host, port)
     try:
-        secret_file = getattr(spark.SecurityManager, "$lessinit$greater$default$3")()
-        security = spark.SecurityManager(conf._jconf, jvm.scala.Option.apply(None), secret_file)
-        env = spark.rpc.RpcEnv.create("check", "localhost", -1, conf._jconf, security, True)
-        address = spark.rpc.RpcAddress(host, port)
-    except Exception:
-        return None
-    try:
-        env.setupEndpointRef(address, _NAME)
-    except Exception:
-        return f"does not answer as a master of this version of Spark within {within_s:.0f} s"
+        try:
+            endpoint = env.setupEndpointRef(address, _NAME)
+        except Exception as error:
+            raise _NoMaster from error
+        yield endpoint
     finally:
         with suppress(Exception):
             env.shutdown()
-    return None

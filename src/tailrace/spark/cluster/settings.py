@@ -37,8 +37,9 @@ _DEFAULTS: Final = {
     "spark.port.maxRetries": "1000",
 }
 _LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_STARTED_BY_DRIVER: Final = re.compile(r"local(-cluster)?(\[.*\])?")
 _ON_THIS_HOST: Final = re.compile(
-    r"local(-cluster)?(\[.*\])?|spark://(127\.0\.0\.1|localhost):[0-9]+"
+    rf"{_STARTED_BY_DRIVER.pattern}|spark://(127\.0\.0\.1|localhost):[0-9]+"
 )
 _WITHOUT_TRIES: Final = re.compile(r"local(?:\[([^],]+)\])?")
 
@@ -48,19 +49,22 @@ def session_settings(
     configured: Mapping[str, str],
     given: Mapping[str, str],
     task_tries: int,
-    on_this_host: Mapping[str, str],
+    of_this_user: Mapping[str, str],
 ) -> dict[str, str]:
     """Return all settings of a new session.
 
     `given` are those of the user, `configured` those of Spark's own configuration, and
-    `on_this_host` defaults that hold only if the workers are on this host. In local mode, where
-    Spark tries each task once, tasks get `task_tries`.
+    `of_this_user` defaults that hold only if the driver starts the workers. The workers of a
+    standalone cluster may have another user or another ``/tmp``, also on this host. In local mode,
+    where Spark tries each task once, tasks get `task_tries`.
     """
     chosen = {MASTER: LOCAL, **configured, "spark.app.name": app, **given}
     master = chosen[MASTER]
     defaults = dict(_DEFAULTS)
     if is_on_this_host(master):
-        defaults |= {**_LOOPBACK, **on_this_host}
+        defaults |= _LOOPBACK
+    if _STARTED_BY_DRIVER.fullmatch(master) is not None:
+        defaults |= of_this_user
     if master.startswith("spark://"):
         defaults["spark.cores.max"] = str(CORES_MAX)
     return defaults | chosen | {MASTER: with_tries(master, task_tries)}

@@ -8,7 +8,6 @@ hub's own host looks the files up again.
 
 from __future__ import annotations
 
-import getpass
 import os
 import socket
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ import pyarrow as pa
 from tailrace.errors import ConfigError, CorruptBatch, Error, UnknownTopic
 from tailrace.spark.hubs import hub_at, log_of
 from tailrace.spark.ranges import ReadRange, read_range
+from tailrace.user_name import user_name
 
 _DATABASE: Final = "hub.db"
 
@@ -44,7 +44,7 @@ def require_readable(hub: str) -> None:
 def forbidden(path: str) -> ConfigError:
     """Return the error for a path that the user of this process may not read."""
     return ConfigError(
-        f"user {_user()} on host {socket.gethostname()} may not read {path}",
+        f"user {user_name()} on host {socket.gethostname()} may not read {path}",
         "give this user the right to read the hub's directory and its files,"
         " or run the executors as another user",
     )
@@ -95,10 +95,3 @@ def _looked_up(wanted: ReadRange, hub: str, replaced: str) -> ReadRange:
             "run the query again",
         ) from error
     return wanted._replace(extents=extents)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())

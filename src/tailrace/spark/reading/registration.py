@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from tailrace.spark.frames.native import add_native_jar
+from tailrace.spark.frames.native import add_native_jar, prepare_rows
 from tailrace.spark.source import TailraceSource
 from tailrace.spark.worker_python import VARIABLE
 
@@ -51,6 +51,7 @@ def register(spark: SparkSession) -> None:
         spark.dataSource.register(TailraceSource)
     plan_each_query(spark)
     add_native_jar(spark)
+    prepare_rows(spark)
 
 
 def plan_each_query(spark: SparkSession) -> None:

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tailrace.errors import InvalidValue
+from tailrace.errors import ConfigError, InvalidValue
 from tailrace.log.control import control_mask
 from tailrace.log.schema import HEADERS
 from tailrace.pipeline.transform.rows import Document, Rows
@@ -51,6 +51,22 @@ class KeyChoice:
                 "key", text, "namespace, identity, none, or the path of a field such as customer.id"
             )
         return cls(KeyKind.FIELD, path)
+
+    @classmethod
+    def of_topic(cls, text: str, topic: str, order_by: str | None) -> KeyChoice:
+        """Parse the choice of a writer to a topic. A topic with an `order_by` makes the keys.
+
+        `ConfigError` if the writer has chosen another field, or the identity.
+        """
+        choice = cls.parse(text)
+        if order_by is None:
+            return choice
+        if text != order_by and choice.kind in (KeyKind.FIELD, KeyKind.IDENTITY):
+            raise ConfigError(
+                f"topic {topic} is ordered by {order_by}, and the key of the writer is {text}",
+                "remove the option key",
+            )
+        return cls(KeyKind.NONE)
 
 
 def with_keys(rows: Rows, choice: KeyChoice) -> pa.RecordBatch:

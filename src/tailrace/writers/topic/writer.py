@@ -40,7 +40,8 @@ class TopicWriter(Writer, frozen=True):
         Meta(
             description="The key of the records: namespace; identity, as the reader sets it; none;"
             " or the dotted path of a field. Records with the same key keep their order. With"
-            " another key than namespace, the header `namespace` has the namespace.",
+            " another key than namespace, the header `namespace` has the namespace. A topic with"
+            " an order_by makes the keys itself.",
             examples=["namespace", "identity", "customer.id"],
         ),
     ] = "namespace"
@@ -112,7 +113,8 @@ class TopicWriter(Writer, frozen=True):
         # Another hub does not have the writer's fence, so only the order of attempts counts there.
         valid_while = {} if self.hub else {FENCES + attempt.fence: attempt.epoch}
         applied = AppliedOffsets(hub.backend, attempt.writer, attempt.stream)
-        key, reopening = KeyChoice.parse(self.key), partial(_reopening, self.hub)
+        key = KeyChoice.of_topic(self.key, self.topic, topic.view.definition.order_by)
+        reopening = partial(_reopening, self.hub)
         return TopicSession(topic, key, attempt, applied, valid_while, reopening)
 
     def applied(self, writer: str, stream: str, hub: Hub) -> Sequence[Offsets]:

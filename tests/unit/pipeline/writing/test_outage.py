@@ -33,7 +33,7 @@ from tailrace.pipeline.writing.fault import Fault, fault_of, fault_without_recor
 from tailrace.pipeline.writing.sink_outage import RETRY, after_failed_try, is_over
 from tailrace.pipeline.writing.writer_ledger import WriterState
 from tailrace.source.reader import Until
-from tailrace.spark.cluster.executors import NoExecutors
+from tailrace.spark.cluster.application import NoExecutors
 from tailrace.testing import ManualClock, MemoryBackend
 from tests.support.pipelines.counting_reader import CountingReader
 from tests.support.pipelines.recording_writer import RecordingWriter, delivered
@@ -132,6 +132,7 @@ def test_a_writer_on_a_cluster_without_executors_says_that_it_waits_for_them(hub
         explained = explain_writer(hub, "lake/crm")
         assert "for executors of Spark, lag" in explained.headline
         assert Fact("reason", reason) in explained.facts
+        assert [remedy.name for remedy in explained.remedies] == ["retry"]
         assert "for executors of Spark, lag" in status(hub).notes[0].what
     finally:
         running.stop()

@@ -17,7 +17,7 @@ from tailrace import writers
 from tailrace.backend.embedded import EmbeddedBackend
 from tailrace.errors import PipelineFailed
 from tailrace.hub.hub import Hub
-from tailrace.hub.hub import open as open_hub
+from tailrace.hub.opening import open as open_hub
 from tailrace.message import Partition
 from tailrace.operations.pipeline.interventions import ack
 from tailrace.pipeline.pipeline import Pipeline

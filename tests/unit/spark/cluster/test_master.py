@@ -13,7 +13,8 @@ import pytest
 
 from tailrace.errors import BackendUnavailable, ConfigError
 from tailrace.spark.cluster import master
-from tailrace.spark.cluster.executors import NoExecutors, no_executors
+from tailrace.spark.cluster.application import NoExecutors
+from tailrace.spark.cluster.executors import no_executors
 from tailrace.spark.cluster.master import check_address
 
 REPORTED_S = 15
@@ -134,7 +135,9 @@ def test_a_name_that_no_host_can_have_is_refused_at_once(
     assert f"{host}:7077 is an unknown host" in refusal(f"spark://{host}:7077")
 
 
-@pytest.mark.parametrize("url", ["local[*]", "yarn", ""])
+@pytest.mark.parametrize(
+    "url", ["local[*]", "local[2, 4]", "local", "local-cluster[2,1,1024]", "yarn", ""]
+)
 def test_a_master_without_an_address_is_not_checked(url: str) -> None:
     check_address(url)
 
@@ -142,6 +145,14 @@ def test_a_master_without_an_address_is_not_checked(url: str) -> None:
 def test_the_api_server_of_kubernetes_needs_no_answer() -> None:
     with server(None) as port:
         check_address(f"k8s://https://127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize(
+    "url", ["lokal", "local[two]", "10.0.0.7:7077", "http://10.0.0.7:7077", "spark:/10.0.0.7:7077"]
+)
+def test_what_is_no_master_is_refused_before_java_starts(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"no Spark master '.*' · valid: spark://HOST:7077, yarn"):
+        check_address(url)
 
 
 def test_a_bad_address_is_refused() -> None:

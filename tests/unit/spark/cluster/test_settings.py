@@ -11,7 +11,7 @@ from tailrace.spark.cluster.settings import CORES_MAX, ignored_settings, session
 
 
 def settings(configured: dict[str, str], given: dict[str, str]) -> dict[str, str]:
-    return session_settings("lake", configured, given, 4, {"spark.x": "on this host"})
+    return session_settings("lake", configured, given, 4, {"spark.x": "of this user"})
 
 
 def test_a_session_has_the_master_that_spark_is_configured_with_and_else_a_local_one() -> None:
@@ -46,9 +46,20 @@ def test_a_session_takes_a_limited_number_of_cores_of_a_standalone_cluster() -> 
 
 def test_a_session_uses_the_loopback_only_if_its_workers_are_on_this_host() -> None:
     assert settings({}, {})["spark.driver.host"] == "127.0.0.1"
-    assert settings({}, {})["spark.x"] == "on this host"
+    beside = settings({"spark.master": "spark://127.0.0.1:7077"}, {})
+    assert beside["spark.driver.host"] == "127.0.0.1"
     remote = settings({"spark.master": "spark://10.0.0.7:7077"}, {})
-    assert not {"spark.driver.host", "spark.driver.bindAddress", "spark.x"} & remote.keys()
+    assert not {"spark.driver.host", "spark.driver.bindAddress"} & remote.keys()
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*,4]", "local-cluster[2,1,1024]"])
+def test_workers_that_the_driver_starts_have_the_settings_of_its_user(master: str) -> None:
+    assert settings({}, {"spark.master": master})["spark.x"] == "of this user"
+
+
+@pytest.mark.parametrize("master", ["spark://127.0.0.1:7077", "spark://localhost:7077", "yarn"])
+def test_workers_of_a_cluster_may_have_another_user_also_on_this_host(master: str) -> None:
+    assert "spark.x" not in settings({}, {"spark.master": master})
 
 
 def test_settings_that_an_existing_session_does_not_have_are_named() -> None:

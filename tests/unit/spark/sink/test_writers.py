@@ -19,6 +19,7 @@ from tailrace.errors import BackendUnavailable, ConfigError, Error, InvalidValue
 from tailrace.spark.hubs import close_hub_at
 from tailrace.spark.sink import BatchWriter, StreamWriter, commit, task_rows
 from tailrace.spark.sink.task_rows import TaskRows
+from tests.support.topics import all_messages
 
 SCHEMA = StructType().add("key", "string").add("value", "string").add("partition", "integer")
 
@@ -72,6 +73,23 @@ def test_tasks_run_where_the_hub_cannot_be_seen(
     (tmp_path / "another-host").rename(tmp_path / "hub")
     writer.commit(messages)
     assert stored(orders, orders.route("c1")) == [*range(10), *range(10)]
+
+
+def test_a_topic_with_an_order_makes_the_keys_of_rows(hub: tailrace.Hub) -> None:
+    hub.create_topic("sorted", order_by="customer", partitions=2)
+    writer = writer_of(hub, topic="sorted")
+    value = pa.array(['{"customer":"c7"}', '{"customer":"c8"}'])
+    without = pa.record_batch({"value": value})
+    writer.commit(run(writer, [without]))
+    found = [message.key for message in all_messages(hub.topic("sorted"))]
+    assert sorted(map(str, found)) == ["c7", "c8"]
+    refused: dict[str, tuple[Any, str]] = {
+        "key": (pa.array(["c7", "c9"]), "row 1: .* which is 'c8', and the key is 'c9'"),
+        "partition": (pa.array([None, 1], pa.int32()), "valid: null in every row"),
+    }
+    for name, (column, message) in refused.items():
+        with pytest.raises(InvalidValue, match=message):
+            writer.commit(run(writer, [without.append_column(name, column)]))
 
 
 def test_a_task_refuses_a_reserved_header_by_name(hub: tailrace.Hub) -> None:

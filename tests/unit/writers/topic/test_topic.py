@@ -257,6 +257,32 @@ def test_every_record_gets_the_configured_key_also_deletes_and_control_records(
     assert (found[0].headers or {})["identity"] == b'{"id":0}'
 
 
+@pytest.mark.parametrize("key", ["namespace", "none", "customer.id"])
+def test_a_topic_with_an_order_makes_the_keys_and_refuses_records_without_it(
+    hub: Hub, key: str
+) -> None:
+    hub.create_topic("orders", partitions=1, order_by="customer.id")
+    given = [
+        record(0, {"customer": {"id": 7}}),
+        record(1, {"customer": 5}),
+        record(2, {"customer": {"id": "c8"}}, op=Op.DELETE),
+        record(3, b"", mode=Mode.COMPLETE, op=Op.NOOP),
+    ]
+    refused = driver(hub, key=key, control=True).write(rows_of(given), 0, 4)
+    assert [each.offset for each in refused] == [1]
+    assert "ordered by customer.id: Expected `object`" in refused[0].error
+    found = stored(hub)
+    assert [each.key for each in found] == [b"7", b"c8", None]
+    assert [(each.headers or {})["namespace"] for each in found] == [b"orders"] * 3
+
+
+@pytest.mark.parametrize("key", ["identity", "customer.name"])
+def test_a_key_that_is_not_the_order_of_the_topic_is_refused(hub: Hub, key: str) -> None:
+    hub.create_topic("orders", partitions=1, order_by="customer.id")
+    with pytest.raises(ConfigError, match=f"ordered by customer.id, and the key .* is {key}"):
+        driver(hub, key=key).write(rows(0, 1), 0, 1)
+
+
 def test_many_records_keep_the_order_of_their_keys(hub: Hub) -> None:
     d = driver(hub, key="customer")
     for start in range(0, 3000, 1000):
