@@ -18,7 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from tailrace.hub.hub import Hub
-from tailrace.hub.hub import open as open_hub
+from tailrace.hub.opening import open as open_hub
 from tailrace.hub.topic import Topic
 from tailrace.settings import HubSettings
 

@@ -35,8 +35,18 @@ class ExplainedPart:
 
 
 @dataclass(frozen=True, slots=True)
+class Verdict:
+    """The state of a message for a consumer: a word, the reason, and commands that help."""
+
+    state: str
+    why: str
+    remedies: tuple[Remedy, ...] = ()
+    waits: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
-    """The state of a topic, group, partition, message, pipeline or writer.
+    """The state of a topic, group, subscription, partition, message, pipeline or writer.
 
     `waits` is True if records wait for it.
     """

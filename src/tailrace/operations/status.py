@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -26,10 +25,14 @@ from tailrace.operations.group.stuck import (
 )
 from tailrace.operations.hub_info import HubSummary, hub_info
 from tailrace.operations.pipeline.describe import PipelineView, WriterView, view_pipelines
+from tailrace.operations.problem import Problem
+from tailrace.operations.queue.checks import check_accounts
 from tailrace.operations.storage.segments import partitions_in
 from tailrace.operations.storage.storage_use import missing_bytes, segments_in
+from tailrace.operations.subscription.checks import check_subscription
+from tailrace.operations.subscription.describe import describe_each
 from tailrace.pipeline.writer_status import WriterStatus
-from tailrace.topic.lineage import is_usual_count
+from tailrace.topic.scaling import enough_partitions
 
 DISK_PERCENT_MAX: Final = 95
 DISK_FREE_BYTES_MIN: Final = 10 << 30
@@ -53,20 +56,11 @@ _FAILED: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """A problem: its subject, a description, and a command or action that helps."""
-
-    subject: str
-    what: str
-    remedy: str
-
-
-@dataclass(frozen=True, slots=True)
 class HubStatus:
     """The health of a hub. `well` is True if there are no problems.
 
-    `hub` is None if the hub could not be opened. `pipelines` and `groups` are counts. `notes` are
-    not problems, but worth knowing.
+    `hub` is None if the hub could not be opened. `pipelines`, `groups`, `subscriptions` and
+    `queues` are counts. `notes` are not problems, but worth knowing.
     """
 
     well: bool
@@ -75,6 +69,8 @@ class HubStatus:
     pipelines: int = 0
     groups: int = 0
     notes: tuple[Problem, ...] = ()
+    subscriptions: int = 0
+    queues: int = 0
 
 
 def status(hub: Hub, clock: Clock | None = None) -> HubStatus:
@@ -98,7 +94,23 @@ def status(hub: Hub, clock: Clock | None = None) -> HubStatus:
         problems += [*_unattended(group.summary), *_failed(group), *_silent(hub, group)]
         problems += _letters_of_group(hub, group.summary.name)
         notes += [*_standing_by(hub, group.summary), *_topic_deleted(group.summary)]
-    return HubStatus(not problems, tuple(problems), info, len(pipelines), len(groups), tuple(notes))
+    subscriptions = describe_each(hub)
+    for each in subscriptions:
+        found = check_subscription(hub, each, now)
+        problems += found.problems
+        notes += found.notes
+        if each.queue and not each.topic_deleted:
+            problems += check_accounts(hub, each.name)
+    return HubStatus(
+        not problems,
+        tuple(problems),
+        info,
+        len(pipelines),
+        len(groups),
+        tuple(notes),
+        sum(not each.queue for each in subscriptions),
+        sum(each.queue for each in subscriptions),
+    )
 
 
 def unavailable(path: str, error: BackendUnavailable) -> HubStatus:
@@ -276,8 +288,7 @@ def _standing_by(hub: Hub, group: GroupSummary) -> Iterator[Problem]:
         if group.filter in hub.topics():
             partitions = hub.topic(group.filter).view.definition.shape.partitions
             if partitions < group.consumers:  # else partitions wait for others, and will be enough
-                counts = filter(is_usual_count, itertools.count(partitions, partitions))
-                enough = next(count for count in counts if count >= group.consumers)
+                enough = enough_partitions(partitions, group.consumers)
                 remedy = f"tailrace topic scale {group.filter} {enough}"
         yield Problem(f"group {group.name}", what, remedy)
 

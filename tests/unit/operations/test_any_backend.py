@@ -24,6 +24,7 @@ from tailrace.operations import audit, explain, hub_info, status
 from tailrace.operations.dead_letters import listing, mailboxes, resolve
 from tailrace.operations.group import changes as group_changes
 from tailrace.operations.group import explain_group, health, partition_state, stuck
+from tailrace.operations.group.lookup import check_group
 from tailrace.operations.pipeline import (
     commit_log,
     describe,
@@ -51,18 +52,23 @@ from tailrace.testing import MemoryBackend
 from tailrace.topic.offset_spec import parse_offset_spec
 from tailrace.topic.router import RouterKind
 from tests.support.pipelines.lake import LOG, Lake
+from tests.unit.operations.queue.operation_cases import QUEUES
+from tests.unit.operations.subscription.operation_cases import SUBSCRIPTIONS
 
 ORDERS: Final = Partition("orders", 0, 0)
 
 
 @pytest.fixture
 def operator(tmp_path: Path) -> Lake:
-    """A hub in memory with a topic, a group, and a pipeline with a dead letter."""
+    """A hub in memory with a topic, a group, a subscription, a queue, and a pipeline with a dead
+    letter."""
     hub = Hub.from_backend(MemoryBackend("memory", gap_every=3))
     orders = hub.create_topic("orders", partitions=1)
     orders.push_many([(f"c{number % 3}", number) for number in range(10)])
     with orders.tail(group="billing", limit=4) as consumer:
         assert len(list(consumer)) == 4
+    hub.create_subscription("mailer", topic="orders")
+    hub.queue("jobs", shards=2).push_many([("c7", 1), ("c8", 2)])
     lake = Lake(hub, tmp_path, options={"on_error": "park"})
     lake.refuse(3)
     lake.run()
@@ -110,6 +116,7 @@ WORKS: Final[dict[Callable[..., Any], Call]] = {
     explain_group.waiting_facts: lambda o: list(
         explain_group.waiting_facts(o.hub, show_group(o.hub.backend, "billing"), None)
     ),
+    check_group: lambda o: check_group(o.hub, "billing"),
     health.groups_of: lambda o: list(health.groups_of(o.hub, "orders")),
     health.judge: lambda o: health.judge(o.hub, show_group(o.hub.backend, "billing")),
     partition_state.judge_partition: lambda o: [
@@ -194,7 +201,7 @@ WORKS: Final[dict[Callable[..., Any], Call]] = {
     ),
     create.create_topic: lambda o: create.create_topic(
         o.hub, "users", partitions=1, router=RouterKind.SHARD_CONSISTENT,
-        kind=create.ValueKind.JSON, any_count=False, exist_ok=False,
+        kind=create.ValueKind.JSON, order_by=None, any_count=False, exist_ok=False,
     ),
     find_topic: lambda o: find_topic(o.hub, "orders"),
     topics.list_topics: lambda o: topics.list_topics(o.hub),
@@ -202,6 +209,8 @@ WORKS: Final[dict[Callable[..., Any], Call]] = {
     topics.route_keys: lambda o: topics.route_keys(o.hub, "orders", ("c7",)),
     topics.summarize: lambda o: topics.summarize(o.hub, find_topic(o.hub, "orders")),
     topics.topic_amount: lambda o: topics.topic_amount(o.hub, find_topic(o.hub, "orders")),
+    **QUEUES,
+    **SUBSCRIPTIONS,
 }  # fmt: skip
 
 NOT_SUPPORTED: Final[dict[Callable[..., Any], tuple[Call, str]]] = {

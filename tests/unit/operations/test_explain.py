@@ -47,5 +47,5 @@ def test_a_parked_record_of_a_commit_log_is_skipped(lake: Lake) -> None:
 def test_a_name_of_something_else_is_refused_with_what_can_be_explained(
     lake: Lake, subject: str
 ) -> None:
-    with pytest.raises(InvalidValue, match="valid: a topic, group, partition, message, pipeline"):
+    with pytest.raises(InvalidValue, match="valid: a topic, group, subscription, pipeline, writer"):
         explain(lake.hub, subject)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -15,10 +15,17 @@ from tailrace.delivery.dead_letters.mailbox import Mailbox
 from tailrace.hub.hub import Hub
 from tailrace.log.redelivered import FOR
 from tailrace.message import Mode, Op
-from tailrace.operations.dead_letters.mailboxes import open_mailbox
+from tailrace.operations.dead_letters.mailboxes import (
+    ConsumerMailbox,
+    SubscriptionMailbox,
+    open_mailbox,
+)
 from tailrace.operations.pipeline.lookup import dead_letter_topic
 from tailrace.operations.topic.message_view import Form, shown_value, text_of
 from tailrace.pipeline.catalog import RegisteredPipeline
+from tailrace.subscription.shard.attempts import Attempts
+from tailrace.subscription.shard.moved_record import RESET
+from tailrace.subscription.store.requests.letters import read_failed_attempts
 
 _NUMBERS: Final = re.compile(r"\d+")
 
@@ -28,9 +35,11 @@ class DeadLetterView:
     """A pending dead letter.
 
     `position` is the position of the letter; `origin` is the position of the failed record, or its
-    place in the source. `consumer` is the writer or the group that could not process the record, or
-    the pipeline whose reader could not read it. `namespace` is the key of the record, which is the
-    namespace in a commit log. `form` is the form of `value`: a document, text or base64.
+    place in the source. `consumer` is the writer, the group or the subscription that could not
+    process the record, or the pipeline whose reader could not read it. `namespace` is the key of
+    the record, which is the namespace in a commit log. `form` is the form of `value`: a document,
+    text or base64. `attempts` counts the failed attempts of a subscription, 0 for a letter that is
+    behind another one of its key; None for other consumers.
     """
 
     position: str
@@ -44,6 +53,7 @@ class DeadLetterView:
     headers: dict[str, str]
     form: Form
     value: Any
+    attempts: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +85,22 @@ def count_letters(hub: Hub, pipeline: RegisteredPipeline) -> dict[str, int]:
 
 def list_letters(hub: Hub, consumer: str, count: int) -> list[DeadLetterView]:
     """Return the oldest waiting letters, at most `count`."""
-    return [_view(each) for each in islice(open_mailbox(hub, consumer).letters.waiting(), count)]
+    return _views(hub, consumer, lambda letters: islice(letters.waiting(), count))
 
 
 def group_letters(hub: Hub, consumer: str) -> list[LetterGroup]:
     """Return all waiting letters grouped by error, the largest group first."""
+    mailbox = open_mailbox(hub, consumer)
+    attempts = _attempts(hub, mailbox)
     groups: dict[tuple[str, str], list[DeadLetter]] = {}
-    for letter in open_mailbox(hub, consumer).letters.waiting():
-        key = letter.consumer, _NUMBERS.sub("#", letter.error)
+    for letter in mailbox.letters.waiting():
+        key = letter.consumer, _NUMBERS.sub("#", _error(letter, attempts))
         groups.setdefault(key, []).append(letter)
     ordered = sorted(groups.values(), key=len, reverse=True)
     return [
         LetterGroup(
             consumer=letters[0].consumer,
-            error=letters[0].error,
+            error=_error(letters[0], attempts),
             count=len(letters),
             first=letters[0].position,
             last=letters[-1].position,
@@ -100,18 +112,43 @@ def group_letters(hub: Hub, consumer: str) -> list[LetterGroup]:
 
 def show_letters(hub: Hub, consumer: str, positions: Sequence[str]) -> list[DeadLetterView]:
     """Return the waiting letters at these positions; see `Mailbox.select`."""
-    return [_view(each) for each in open_mailbox(hub, consumer).letters.select(positions)]
+    return _views(hub, consumer, lambda letters: letters.select(positions))
 
 
-def _view(letter: DeadLetter) -> DeadLetterView:
+def _views(
+    hub: Hub, consumer: str, choose: Callable[[Mailbox], Iterable[DeadLetter]]
+) -> list[DeadLetterView]:
+    mailbox = open_mailbox(hub, consumer)
+    attempts = _attempts(hub, mailbox)
+    return [_view(letter, attempts) for letter in choose(mailbox.letters)]
+
+
+def _attempts(
+    hub: Hub, mailbox: ConsumerMailbox | SubscriptionMailbox
+) -> Mapping[str, Attempts] | None:
+    """Return the failed attempts of a subscription's messages, by origin; None if the letters are
+    those of another consumer."""
+    if not isinstance(mailbox, SubscriptionMailbox):
+        return None
+    return read_failed_attempts(hub.backend, mailbox.subscription)
+
+
+def _error(letter: DeadLetter, attempts: Mapping[str, Attempts] | None) -> str:
+    """Return the last error, which may be that of a redelivery."""
+    last = (attempts or {}).get(letter.origin)
+    return letter.error if last is None else last.error or letter.error
+
+
+def _view(letter: DeadLetter, attempts: Mapping[str, Attempts] | None) -> DeadLetterView:
     record = letter.record
     form, value = shown_value(record.value, Form.JSON)
-    hidden = LETTER_HEADERS | {FOR}
+    hidden = LETTER_HEADERS | {FOR, RESET}
+    last = (attempts or {}).get(letter.origin)
     headers = {k: text_of(v) for k, v in letter.headers.items() if k not in hidden}
     return DeadLetterView(
         position=letter.position,
         consumer=letter.consumer,
-        error=letter.error,
+        error=_error(letter, attempts),
         origin=letter.origin,
         time=utc_time(record.timestamp),
         namespace=text_of(record.key or b""),
@@ -120,4 +157,5 @@ def _view(letter: DeadLetter) -> DeadLetterView:
         headers=headers,
         form=form,
         value=value,
+        attempts=None if attempts is None else 0 if last is None else last.count,
     )

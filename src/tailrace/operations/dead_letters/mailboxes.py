@@ -1,7 +1,9 @@
-"""The dead letters of a consumer by its name: of a writer, a pipeline or a group.
+"""The dead letters of a consumer by its name: of a writer, a pipeline, a group or a subscription.
 
-A mailbox knows how its letters are redelivered. A redelivered record is appended to the topic that
-it came from, for its consumer alone; other consumers skip it.
+A mailbox of a writer, pipeline or group knows how its letters are redelivered. A redelivered record
+is appended to the topic that it came from, for its consumer alone; other consumers skip it. The
+letters of a subscription stay in its DLQ until its workers have redelivered or discarded them, see
+`tailrace.operations.dead_letters.requests`.
 """
 
 from __future__ import annotations
@@ -30,12 +32,16 @@ from tailrace.operations.pipeline.lookup import (
 )
 from tailrace.operations.topic.lookup import find_topic
 from tailrace.pipeline.catalog import RegisteredPipeline, find, pipelines
+from tailrace.subscription.store.lifecycle import read_subscription
+from tailrace.subscription.store.requests.letters import open_letters
 from tailrace.suggestion import did_you_mean
+from tailrace.topic.internal_topics import is_queue
 from tailrace.topic.view import View
 
 GROUP: Final = "group:"
 PIPELINE: Final = "pipeline:"
-"""Before a name that a group and a pipeline share: which of the two is meant."""
+SUBSCRIPTION: Final = "subscription:"
+"""Before a name that a group and another consumer share: which of the two is meant."""
 
 LISTED_MAX: Final = 20
 """Number of known consumers that an error lists."""
@@ -109,13 +115,19 @@ class GroupMailbox:
     letters: Mailbox
 
     def can_redeliver(self, letter: DeadLetter) -> bool:
-        """True if the group and the topic of the record exist."""
-        return self.group in self.hub.groups() and _topic_of(letter) in self.hub.topics()
+        """True if the group and the topic of the record exist, and users may push to that."""
+        topic = _topic_of(letter)
+        exist = self.group in self.hub.groups() and topic in self.hub.topics()
+        return exist and not is_queue(topic)
 
     def check_redeliver(self, letter: DeadLetter) -> None:
-        """Raise `InvalidValue` if the group or the topic was deleted."""
+        """Raise `InvalidValue` if the group or the topic was deleted, or if the topic is a queue
+        of a subscription."""
         if self.can_redeliver(letter):
             return
+        if is_queue(topic := _topic_of(letter)):
+            valid = f"a letter of a topic that users push to; {topic} is a subscription's own"
+            raise _refused(self.letters.name, letter, valid, "handle the record by hand")
         if self.group not in self.hub.groups():
             valid = f"a letter of a group that exists; {self.group} was deleted"
             raise _refused(self.letters.name, letter, valid, "run a consumer of the group")
@@ -131,29 +143,52 @@ class GroupMailbox:
         return group_redelivery_append(targets[_topic_of(letter)], letter)
 
 
-def open_mailbox(hub: Hub, consumer: str) -> ConsumerMailbox:
-    """Return the letters of a writer, ``lake/crm``, a whole pipeline, ``lake``, or a group.
+@dataclass(frozen=True, slots=True)
+class SubscriptionMailbox:
+    """The dead letters of a subscription."""
 
-    Raise `InvalidValue` if the name is unknown, or if it is that of a pipeline and of a group.
+    subscription: str
+    letters: Mailbox
+
+
+def open_mailbox(hub: Hub, consumer: str) -> ConsumerMailbox | SubscriptionMailbox:
+    """Return the letters of a writer, ``lake/crm``, a whole pipeline, ``lake``, a subscription, or
+    a group.
+
+    Raise `InvalidValue` if the name is unknown, or if it is that of a group and of a pipeline or
+    subscription.
     """
     if "/" in consumer:
         if consumer not in writer_names(hub):
             raise _unknown(hub, consumer)
         return _pipeline_mailbox(hub, find_writer(hub, consumer).pipeline, consumer)
-    name = consumer.removeprefix(GROUP).removeprefix(PIPELINE)
+    name = _plain(consumer)
+    kind = consumer.removesuffix(name)
     letters = _topic_of_group(hub, name)
-    pipeline = find(hub.backend.store, name)
-    if pipeline is not None and letters is not None and name == consumer:
-        valid = f"{PIPELINE}{name} or {GROUP}{name}"
-        both = f"{name!r} is a pipeline and a group"
-        raise InvalidValue("consumer", consumer, valid, problem=both)
-    if pipeline is not None and not consumer.startswith(GROUP):
+    pipeline = find(hub.backend.store, name) if kind in ("", PIPELINE) else None
+    is_subscription = kind in ("", SUBSCRIPTION) and name in hub.subscriptions()
+    if not kind and letters is not None and (pipeline is not None or is_subscription):
+        other = PIPELINE if pipeline is not None else SUBSCRIPTION
+        both = f"{name!r} is a {other.removesuffix(':')} and a group"
+        raise InvalidValue("consumer", consumer, f"{other}{name} or {GROUP}{name}", problem=both)
+    if pipeline is not None:
         return _pipeline_mailbox(hub, pipeline, None)
+    if is_subscription:
+        stored = read_subscription(hub.backend, name)
+        return SubscriptionMailbox(name, open_letters(hub.backend, stored))
     # A group that was deleted may have letters.
     is_group = letters is not None or name in group_names(hub.backend)
-    if not is_group or consumer.startswith(PIPELINE):
+    if not is_group or kind not in ("", GROUP):
         raise _unknown(hub, consumer)
     return GroupMailbox(hub, name, Mailbox(letters, consumer))
+
+
+def _plain(consumer: str) -> str:
+    """Return the name of a consumer without its kind."""
+    for kind in (GROUP, PIPELINE, SUBSCRIPTION):
+        if consumer.startswith(kind):
+            return consumer.removeprefix(kind)
+    return consumer
 
 
 def count_group_letters(hub: Hub, group: str) -> int:
@@ -177,13 +212,13 @@ def _pipeline_mailbox(
 def _unknown(hub: Hub, consumer: str) -> InvalidValue:
     writers = writer_names(hub)
     known = [*group_names(hub.backend), *(each.name for each in pipelines(hub.backend.store))]
-    known = sorted({*known, *writers})
+    known = sorted({*known, *writers, *hub.subscriptions()})
     listed = ", ".join(known[:LISTED_MAX])
     if len(known) > LISTED_MAX:
         listed += f" and {len(known) - LISTED_MAX:,} more"
-    remedy = did_you_mean(consumer.removeprefix(GROUP).removeprefix(PIPELINE), known)
+    remedy = did_you_mean(_plain(consumer), known)
     if not known:
-        remedy = "no group and no pipeline has run here"
+        remedy = "no group and no pipeline has run here, and there is no subscription"
     problem = f"no consumer {consumer!r} in {hub.backend.name}"
     return InvalidValue("consumer", consumer, listed, remedy, problem)
 

@@ -1,4 +1,4 @@
-"""Operators redeliver dead letters or discard them.
+"""Operators redeliver dead letters of groups and pipelines, or discard them.
 
 One transaction acknowledges a letter, appends the redelivered record for its consumer alone, and
 stores the audit entry.
@@ -12,10 +12,16 @@ from dataclasses import dataclass
 from tailrace.amount import format_amount
 from tailrace.delivery.dead_letters.letter import DeadLetter
 from tailrace.delivery.dead_letters.resolve import Append, resolve
+from tailrace.errors import InvalidValue
 from tailrace.group.group import check_reason
 from tailrace.hub.hub import Hub
-from tailrace.operations.audit import audit_append, audit_entry, audit_topic
-from tailrace.operations.dead_letters.mailboxes import ConsumerMailbox, open_mailbox
+from tailrace.operations.audit import audit_entry, audit_topic
+from tailrace.operations.dead_letters.mailboxes import (
+    ConsumerMailbox,
+    SubscriptionMailbox,
+    open_mailbox,
+)
+from tailrace.topic.audit_log import audit_append
 from tailrace.topic.view import View
 
 
@@ -38,15 +44,17 @@ class _Command:
     reason: str = ""
 
 
-def redeliver(hub: Hub, consumer: str, positions: Sequence[str] | None) -> ResolvedLetters:
+def redeliver(
+    hub: Hub, consumer: str, positions: Sequence[str] | None, reason: str = ""
+) -> ResolvedLetters:
     """Append the records to their topics again, each for its consumer alone.
 
     The topic is the commit log of a writer, or the topic of a group. Without positions, redeliver
     all letters that can be, and leave the others pending. Raise `InvalidValue` for the position of
     a letter that cannot be redelivered: its reader could not read it, or its writer, group or topic
-    does not exist any more; then no letter is redelivered.
+    does not exist any more; then no letter is redelivered. The audit keeps the reason.
     """
-    mailbox = open_mailbox(hub, consumer)
+    mailbox = _mailbox(hub, consumer)
     if positions is None:
         letters = [each for each in mailbox.letters.waiting() if mailbox.can_redeliver(each)]
     else:
@@ -54,14 +62,23 @@ def redeliver(hub: Hub, consumer: str, positions: Sequence[str] | None) -> Resol
         for letter in letters:
             mailbox.check_redeliver(letter)
     targets = mailbox.targets(letters)
-    return _resolve(hub, mailbox, _Command("dlq redeliver", "redelivered"), letters, targets)
+    command = _Command("dlq redeliver", "redelivered", reason)
+    return _resolve(hub, mailbox, command, letters, targets)
 
 
 def discard(hub: Hub, consumer: str, positions: Sequence[str], reason: str) -> ResolvedLetters:
     """Discard letters for good. The audit keeps the reason."""
-    mailbox = open_mailbox(hub, consumer)
+    mailbox = _mailbox(hub, consumer)
     command = _Command("dlq discard", "discarded", check_reason(reason))
     return _resolve(hub, mailbox, command, mailbox.letters.select(positions), None)
+
+
+def _mailbox(hub: Hub, consumer: str) -> ConsumerMailbox:
+    mailbox = open_mailbox(hub, consumer)
+    if isinstance(mailbox, SubscriptionMailbox):
+        valid = "a group, a pipeline or a writer; the workers of a subscription resolve its letters"
+        raise InvalidValue("consumer", consumer, valid)
+    return mailbox
 
 
 def _resolve(
@@ -88,7 +105,7 @@ def _resolve(
             reason=command.reason,
         )
         again = [] if targets is None else [mailbox.append(letter, targets) for letter in some]
-        return [*again, audit_append(audit, entry)]
+        return [*again, audit_append(audit.view, entry)]
 
     views = dict(targets or {}) | ({} if audit is None else {audit.name: audit.view})
     done = resolve(mailbox.letters, letters, views, appends)

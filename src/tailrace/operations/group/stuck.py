@@ -36,7 +36,7 @@ def failed_state(failed: FailedMessage, partition: GroupPartition) -> FailedStat
 def describe_failed(failed: FailedMessage, partition: GroupPartition) -> str:
     """Return a sentence about a failed message and its consequences."""
     times = format_amount(failed.attempts, "time")
-    blocked = "it is not delivered again" if failed.key is None else "its key is blocked"
+    blocked = "it is not redelivered" if failed.key is None else "its key is blocked"
     if partition.owner is None:
         blocked = f"the next owner of {partition.partition} delivers it again"
     elif failed.next_attempt is not None:

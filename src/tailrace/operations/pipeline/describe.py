@@ -19,12 +19,12 @@ from tailrace.operations.pipeline.lookup import (
     read_ledger,
     runner,
 )
-from tailrace.operations.topic.record_count import amount_left
 from tailrace.pipeline.catalog import RegisteredPipeline, pipelines
 from tailrace.pipeline.last_run import find_last_run
 from tailrace.pipeline.reader_failure import find_failure
 from tailrace.pipeline.writer_status import WaitsFor, WriterStatus
 from tailrace.pipeline.writing.writer_ledger import WriterName, WriterState
+from tailrace.topic.record_count import amount_left
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,8 @@ class WriterView:
 
     `rows` counts the rows delivered since its first start. `lag` is the number of records that are
     not acknowledged, of about `lag_bytes`. `marks` has the first offset that is not acknowledged,
-    by partition of the commit log. `position` and `error` describe a failure. For a writer that
-    waits for its sink, `error` is the reason and `next_try` the time of its next try;
-    `waits_for` says if it waits for something else.
+    by partition of the commit log. `position` and `error` describe a failure. A writer that waits,
+    waits for `waits_for`; `error` is the reason and `next_try` the time of its next try.
     `rows_per_second` is known only for the second of two views, see `with_rates`.
     """
 
@@ -55,7 +54,7 @@ class WriterView:
     error: str | None
     position: str | None
     next_try: datetime | None = None
-    waits_for: WaitsFor = WaitsFor.SINK
+    waits_for: WaitsFor | None = None
     rows_per_second: float | None = None
 
 
@@ -183,7 +182,7 @@ def _view(hub: Hub, found: FoundWriter, log: Topic[Any] | None, running: str | N
         error=stored.error if waits or state is WriterStatus.FAILED else None,
         position=stored.position,
         next_try=utc_time(stored.next_try_ms) if waits else None,
-        waits_for=stored.waits_for,
+        waits_for=stored.waits_for if waits else None,
     )
 
 

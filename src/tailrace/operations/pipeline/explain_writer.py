@@ -12,7 +12,7 @@ from tailrace.operations.explanation import Explanation, Fact, Remedy
 from tailrace.operations.pipeline.describe import PipelineView, WriterView, view_pipeline
 from tailrace.operations.pipeline.lookup import FoundWriter, find_writer
 from tailrace.operations.topic.message_view import text_of
-from tailrace.pipeline.writer_status import WriterStatus
+from tailrace.pipeline.writer_status import WaitsFor, WriterStatus
 from tailrace.pipeline.writing.writer_ledger import stored_placement, stored_plan, stored_state
 from tailrace.topic.consumers import consumers
 from tailrace.topic.ledger import Progress
@@ -75,10 +75,12 @@ class _WriterExplainer:
             return headline, [again, forget]
         if view.state is WriterStatus.WAITING:
             headline = f"WAITING{since} for {view.waits_for}, lag {view.lag:,} ({self._running})"
-            return headline, [
-                Remedy("retry", f"tailrace pipeline retry {view.name}", "tries again at once"),
-                Remedy("test", self._found.pipeline.test_command, "connects to every sink"),
-            ]
+            retry = f"tailrace pipeline retry {view.name}"
+            remedies = [Remedy("retry", retry, "tries again at once")]
+            if view.waits_for is WaitsFor.SINK:
+                test = self._found.pipeline.test_command
+                remedies.append(Remedy("test", test, "connects to every sink"))
+            return headline, remedies
         if view.lag:
             resumes = view.state is not WriterStatus.RUNNING
             doing = "RESUMING one record at a time" if resumes else "RUNNING"

@@ -8,7 +8,7 @@ import socket
 from tailrace.amount import format_amount
 from tailrace.errors import Busy
 from tailrace.hub.hub import Hub
-from tailrace.operations.audit import audit_append, audit_entry, audit_topic
+from tailrace.operations.audit import audit_entry, audit_topic
 from tailrace.operations.explanation import Fact
 from tailrace.operations.pipeline.describe import view_writer
 from tailrace.operations.pipeline.lookup import FoundWriter, find_writer, runner
@@ -16,6 +16,7 @@ from tailrace.operations.plan import ChangePlan
 from tailrace.pipeline.catalog import find, forget_writer, hold_name
 from tailrace.pipeline.writing import writer_ledger
 from tailrace.topic import consumers
+from tailrace.topic.audit_log import audit_append
 
 
 def plan_forget(hub: Hub, writer: str) -> ChangePlan:
@@ -56,7 +57,7 @@ def forget(hub: Hub, writer: str) -> ChangePlan:
         before = {"state": view.state.value, "marks": view.marks, "rows": view.rows}
         entry = audit_entry("pipeline forget", writer, before=before, after={"done": "forgotten"})
         audit = audit_topic(hub)
-        writer_ledger.delete_ledger(backend, found.name, (audit_append(audit, entry),))
+        writer_ledger.delete_ledger(backend, found.name, (audit_append(audit.view, entry),))
         consumers.unregister(backend.store, found.pipeline.commit_log, writer)
         pipeline = find(backend.store, found.pipeline.name)
         if pipeline is not None:

@@ -22,7 +22,7 @@ from tailrace.errors import Busy, Fenced, InvalidValue, Sealed, UnknownTopic
 from tailrace.group.group import check_reason
 from tailrace.hub.hub import Hub
 from tailrace.hub.topic import Topic
-from tailrace.operations.audit import audit_append, audit_entry, audit_topic
+from tailrace.operations.audit import audit_entry, audit_topic
 from tailrace.operations.pipeline.lookup import FoundWriter, commit_log, find_writer, runner
 from tailrace.operations.pipeline.offset_range import (
     OffsetRange,
@@ -40,6 +40,7 @@ from tailrace.pipeline.writing.plan import (
     unacknowledged_parts,
 )
 from tailrace.pipeline.writing.writer_ledger import WriterLedger, WriterState
+from tailrace.topic.audit_log import audit_append
 
 ATTEMPTS_MAX: Final = 20
 """Maximum number of attempts while the running process keeps raising the fence again."""
@@ -120,7 +121,7 @@ class Intervention:
                         plan=decision.plan,
                         state=decision.state,
                         extra=decision.extra,
-                        appends=(audit_append(audit, entry),),
+                        appends=(audit_append(audit.view, entry),),
                     )
                 except Fenced:
                     continue  # the running process raised the fence again

@@ -106,7 +106,7 @@ def sample(noun: str, name: str, table: str | None = None) -> str:
 
 def sample_lines(option: PluginOption) -> list[str]:
     """Return the lines of an option in a file: a comment, and the key with a value."""
-    hint = " May be file:PATH." if option.is_secret else ""
+    hint = " file:PATH stands for the content of a file." if option.is_secret else ""
     comment = wrapped(f"{option.meaning or option.kind}{hint}")
     value = option.default if option.default not in _EMPTY else option.example
     if option.is_size and isinstance(value, int):

@@ -14,12 +14,12 @@ from tailrace.operations.pipeline.interventions import Decision, Intervention, c
 from tailrace.operations.pipeline.lookup import FoundWriter, runner
 from tailrace.operations.pipeline.offset_range import parse_offset_range
 from tailrace.operations.plan import ChangePlan
-from tailrace.operations.topic.record_count import amount_within
 from tailrace.pipeline.offsets import Offsets
 from tailrace.pipeline.stored_writer import load_writer
 from tailrace.pipeline.writer import RewindRefused, stream_name
 from tailrace.pipeline.writing.plan import WritePlan, acknowledged, sealed_starts
 from tailrace.pipeline.writing.writer_ledger import WriterLedger
+from tailrace.topic.record_count import amount_within
 
 _DUPLICATES: Final = Fact(
     "duplicates", "a topic, a table without a key and a Spark sink hold these rows twice"

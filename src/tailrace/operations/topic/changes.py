@@ -18,27 +18,30 @@ from tailrace.operations.audit import append_audit, audit_entry
 from tailrace.operations.explanation import Fact
 from tailrace.operations.pipeline.lookup import runner
 from tailrace.operations.plan import ChangePlan
+from tailrace.operations.subscription.topic_effects import deletion_facts, effect_facts
 from tailrace.operations.topic.describe import topic_amount
 from tailrace.operations.topic.lookup import find_topic
-from tailrace.operations.topic.record_count import amount_left
 from tailrace.pipeline.catalog import RegisteredPipeline, pipelines
+from tailrace.subscription.store.names import replay_of, subscription_of
 from tailrace.topic.composite import Definition
 from tailrace.topic.consumers import consumers
 from tailrace.topic.ledger import Progress
+from tailrace.topic.record_count import amount_left
 from tailrace.topic.scaling import Plan
 
 
 def plan_scale(hub: Hub, name: str, partitions: int, *, any_count: bool) -> ChangePlan:
     """Return the plan of `scale`."""
     topic = find_topic(hub, name)
-    return _change_plan(hub, topic, topic.plan_scale(partitions, any_count=any_count))
+    plan = topic.plan_scale(partitions, any_count=any_count)
+    return _change_plan(hub, topic, plan, topic.view.definition)
 
 
 def scale(hub: Hub, name: str, partitions: int, *, any_count: bool) -> ChangePlan:
     """Change the number of partitions of a topic. Return the plan that was applied."""
     topic = find_topic(hub, name)
     before = topic.view.definition
-    plan = _change_plan(hub, topic, topic.scale(partitions, any_count=any_count))
+    plan = _change_plan(hub, topic, topic.scale(partitions, any_count=any_count), before)
     if plan.changes:
         done = f"scaled to {format_amount(partitions, 'partition')}"
         _audit(hub, "topic scale", topic, before, done)
@@ -57,6 +60,7 @@ def plan_add_storage(hub: Hub, name: str, partitions: int, *, any_count: bool) -
         f"{name}: append storage {after.last} with {count}",
         (
             *_uses(hub, name),
+            *effect_facts(hub, name, now.scaled(partitions, any_count=any_count)),
             Fact("pushes", f"stay at storage {now.pointer} until: tailrace topic switch {name}"),
             Fact("undo", "none; a storage topic is never removed"),
         ),
@@ -92,6 +96,7 @@ def plan_switch(hub: Hub, name: str) -> ChangePlan:
         f"{name}: switch pushes from storage {now.pointer} ({before}) to storage {to} ({after})",
         (
             *_uses(hub, name),
+            *effect_facts(hub, name, now.switched()),
             *_unread(hub, find_topic(hub, name)),
             Fact("sealed", f"storage {now.pointer}, permanently; consumers finish it first"),
             Fact("undo", "none"),
@@ -119,7 +124,12 @@ def plan_delete(hub: Hub, name: str) -> ChangePlan:
         f"{name}: delete the topic with {format_amount(held.records, 'message')} "
         f"({format_amount(held.bytes, 'byte')}) in {format_amount(partitions, 'partition')}"
     )
-    facts = (*_pipelines(hub, name), *_lost(hub, topic), Fact("undo", "none"))
+    facts = (
+        *_pipelines(hub, name),
+        *deletion_facts(hub, name),
+        *_lost(hub, topic),
+        Fact("undo", "none"),
+    )
     return ChangePlan(name, True, summary, facts)
 
 
@@ -166,23 +176,25 @@ def _uses(hub: Hub, name: str) -> Iterator[Fact]:
 
 
 def _unread(hub: Hub, topic: Topic[Any]) -> Iterator[Fact]:
-    """Yield the messages that each writer and group has not acknowledged."""
+    """Yield the messages that each consumer has not acknowledged."""
     for fact, messages in _lags(hub, topic):
         yield Fact(fact, f"has {messages} of the topic unread")
 
 
 def _lost(hub: Hub, topic: Topic[Any]) -> Iterator[Fact]:
-    """Yield the messages that each writer and group loses with the topic."""
+    """Yield the messages that each consumer loses with the topic."""
     for fact, messages in _lags(hub, topic):
         done = "delivered" if fact.startswith("writer ") else "acknowledged"
         yield Fact(fact, f"has not {done} {messages}, which will be lost")
 
 
 def _lags(hub: Hub, topic: Topic[Any]) -> Iterator[tuple[str, str]]:
-    """Yield the writers and groups that have not acknowledged every message of a topic, and the
-    number of these messages."""
+    """Yield the consumers that have not acknowledged every message of a topic, and the number of
+    these messages."""
     log, table = hub.backend.log, hub.backend.table
     for consumer in consumers(hub.backend.store, topic.name):
+        if replay_of(subscription_of(consumer) or "") is not None:
+            continue
         left = Amount()
         for storage in topic.storage_topics:
             for number in range(storage.partitions):
@@ -190,9 +202,16 @@ def _lags(hub: Hub, topic: Topic[Any]) -> Iterator[tuple[str, str]]:
                 left = left.plus(amount_left(log, where, Progress.load(table, consumer, where)))
         if not left.records:
             continue
-        group = group_of_consumer(consumer)
-        name = f"writer {consumer}" if group is None else f"group {group}"
-        yield name, format_amount(left.records, "message")
+        yield _label(hub, consumer), format_amount(left.records, "message")
+
+
+def _label(hub: Hub, consumer: str) -> str:
+    """Return the name of a consumer of a topic, with its kind."""
+    if (group := group_of_consumer(consumer)) is not None:
+        return f"group {group}"
+    if (subscription := subscription_of(consumer)) is not None:
+        return f"{'queue' if subscription in hub.queues() else 'subscription'} {subscription}"
+    return f"writer {consumer}"
 
 
 def _audit(hub: Hub, command: str, topic: Topic[Any], before: Definition, done: str) -> None:
@@ -209,10 +228,15 @@ def _shape(definition: Definition) -> dict[str, Any]:
     }
 
 
-def _change_plan(hub: Hub, topic: Topic[Any], plan: Plan) -> ChangePlan:
-    """Return the plan of a scaling, with the pipeline of the topic and what consumers have left."""
+def _change_plan(hub: Hub, topic: Topic[Any], plan: Plan, before: Definition) -> ChangePlan:
+    """Return the plan of a scaling, with what it means for the consumers of the topic.
+
+    `before` is the definition of the topic without the scaling.
+    """
     changes = plan.after != plan.before
     facts = [Fact(*each) for each in plan.consequences]
     if changes:
-        facts = [*_uses(hub, topic.name), *facts[:-1], *_unread(hub, topic), facts[-1]]
+        after = before.scaled(plan.after.partitions, any_count=True)
+        effects = effect_facts(hub, topic.name, after)
+        facts = [*_uses(hub, topic.name), *effects, *facts[:-1], *_unread(hub, topic), facts[-1]]
     return ChangePlan(plan.topic, changes, plan.summary, tuple(facts))

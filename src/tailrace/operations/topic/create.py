@@ -9,6 +9,7 @@ from tailrace.hub.hub import Hub
 from tailrace.operations.topic.describe import TopicSummary, summarize
 from tailrace.topic.internal_topics import check_new_topic
 from tailrace.topic.lineage import check_count
+from tailrace.topic.order_by import OrderBy
 from tailrace.topic.router import RouterKind
 
 
@@ -27,10 +28,12 @@ _PYTHON_TYPES: Final[dict[ValueKind, Any]] = {
 }
 
 
-def check_topic(name: str, *, partitions: int, any_count: bool) -> None:
+def check_topic(name: str, *, partitions: int, any_count: bool, order_by: str | None) -> None:
     """Raise `InvalidName` or `InvalidValue` for a topic that no hub would create."""
     check_new_topic(name)
     check_count(partitions, any_count)
+    if order_by is not None:
+        OrderBy(order_by)
 
 
 def create_topic(
@@ -40,6 +43,7 @@ def create_topic(
     partitions: int,
     router: RouterKind,
     kind: ValueKind,
+    order_by: str | None,
     any_count: bool,
     exist_ok: bool,
 ) -> TopicSummary:
@@ -53,6 +57,7 @@ def create_topic(
         python_type,
         partitions=partitions,
         router=router.value,
+        order_by=order_by,
         any_count=any_count,
         exist_ok=exist_ok,
     )

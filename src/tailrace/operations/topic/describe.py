@@ -15,6 +15,7 @@ from tailrace.message import Partition
 from tailrace.operations.storage.storage_use import segments_in
 from tailrace.operations.topic.lookup import find_topic
 from tailrace.payload import ValueType
+from tailrace.subscription.store.scaling import change_effect
 from tailrace.topic.storage_topics import StorageTopicInfo
 
 
@@ -60,18 +61,32 @@ class StorageSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicSubscription:
+    """A subscription of a topic. `closed` is the first storage topic that stays closed to it, if
+    any does. `queue` is True if the topic is a queue, and this its consumer."""
+
+    name: str
+    shards: int
+    closed: int | None
+    queue: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class TopicDetail:
-    """A topic with all its storage topics, oldest first. `type` is None for values of any type."""
+    """A topic with all its storage topics, oldest first. `type` is None for values of any type, and
+    `order_by` if messages are pushed with their keys."""
 
     name: str
     router: str
     content_type: str
     type: ValueType | None
+    order_by: str | None
     created: datetime
     produce_pointer: int
     messages: int
     bytes: int
     storage: tuple[StorageSummary, ...]
+    subscriptions: tuple[TopicSubscription, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +119,16 @@ def show_topic(hub: Hub, name: str) -> TopicDetail:
         router=definition.router.value,
         content_type=definition.content_type,
         type=definition.value_type,
+        order_by=definition.order_by,
         created=utc_time(definition.created_ms),
         produce_pointer=pointer,
         messages=sum(each.messages for each in storage),
         bytes=sum(each.bytes for each in storage),
         storage=storage,
+        subscriptions=tuple(
+            TopicSubscription(each.subscription, each.shards, each.closed, each.queue)
+            for each in change_effect(hub.backend, name, definition)
+        ),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tailrace.amount import format_amount
 from tailrace.clock import utc_time
@@ -15,28 +14,19 @@ from tailrace.log.record import Record
 from tailrace.log.redelivered import FOR, origin_of
 from tailrace.message import MODE_NAMES, OP_NAMES, Mode, Op, Partition, Position
 from tailrace.operations.dead_letters.mailboxes import find_group_letter
-from tailrace.operations.explanation import Explanation, Fact, Remedy
+from tailrace.operations.explanation import Explanation, Fact, Remedy, Verdict
 from tailrace.operations.group.health import groups_of, time_text
 from tailrace.operations.group.partition_state import judge_partition
 from tailrace.operations.group.stuck import describe_failed, failed_state, skip_command
 from tailrace.operations.pipeline.describe import shown_state
 from tailrace.operations.pipeline.lookup import read_ledger, runner
+from tailrace.operations.subscription.message_verdict import judge_message, subscriptions_with
 from tailrace.operations.topic.lookup import find_topic
 from tailrace.operations.topic.message_view import text_of
 from tailrace.pipeline.catalog import pipelines
 from tailrace.pipeline.writing.writer_ledger import WriterName
 from tailrace.topic.ledger import Progress
 from tailrace.topic.reading import record_at
-
-
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    """The state of a message for a consumer: a word, the reason, and commands that help."""
-
-    state: str
-    why: str
-    remedies: tuple[Remedy, ...] = ()
-    waits: bool = True
 
 
 def explain_message(hub: Hub, position: Position) -> Explanation:
@@ -52,6 +42,9 @@ def explain_message(hub: Hub, position: Position) -> Explanation:
         group.summary.name: _judge(hub, group, position, record)
         for group in groups_of(hub, position.topic)
     }
+    for name in subscriptions_with(hub, position.topic):
+        label = f"subscription {name}" if name in verdicts else name
+        verdicts[label] = judge_message(hub, name, position)
     for pipeline in pipelines(hub.backend.store):
         if pipeline.commit_log == position.topic:
             names = [WriterName(pipeline.name, writer) for writer in pipeline.writers]
@@ -59,7 +52,7 @@ def explain_message(hub: Hub, position: Position) -> Explanation:
     facts += [Fact(name, verdict.why) for name, verdict in verdicts.items()]
     remedies = [each for verdict in verdicts.values() for each in verdict.remedies]
     states = [f"{verdict.state} for {name}" for name, verdict in verdicts.items()]
-    headline = ", ".join(states) or "STORED, no group or pipeline consumes its topic"
+    headline = ", ".join(states) or "STORED, nothing consumes its topic"
     waits = any(verdict.waits for verdict in verdicts.values())
     return Explanation(str(position), waits, headline, tuple(facts), tuple(remedies))
 
@@ -78,12 +71,12 @@ def _facts(record: Record) -> Iterator[Fact]:
         yield Fact("redelivered", f"a dead letter, for {text_of(headers[FOR])} alone{first}")
 
 
-def _judge(hub: Hub, group: GroupDetail, position: Position, record: Record) -> _Verdict:
+def _judge(hub: Hub, group: GroupDetail, position: Position, record: Record) -> Verdict:
     """Return what a group has done with a message, or what the message waits for."""
     name, where = group.summary.name, Partition(*position[:3])
     addressee = (record.headers or {}).get(FOR)
     if addressee is not None and addressee != name.encode():
-        return _Verdict("LEFT OUT", f"only {text_of(addressee)} receives it", waits=False)
+        return Verdict("LEFT OUT", f"only {text_of(addressee)} receives it", waits=False)
     progress = Progress.load(hub.backend.table, consumer_name(name), where)
     if progress.acked(position.offset):
         return _acknowledged(hub, group, position)
@@ -93,26 +86,26 @@ def _judge(hub: Hub, group: GroupDetail, position: Position, record: Record) -> 
     if failed is not None:
         skip = Remedy("skip", skip_command(name, failed), "skips the message")
         state = failed_state(failed, partition).upper() if health.state.delivers else health.state
-        return _Verdict(state, describe_failed(failed, partition), (skip,))
+        return Verdict(state, describe_failed(failed, partition), (skip,))
     if not health.state.delivers:
         why = f"not acknowledged; {where}: {health.why}"
-        return _Verdict(health.state, why, (Remedy("partition", f"tailrace explain {where}"),))
+        return Verdict(health.state, why, (Remedy("partition", f"tailrace explain {where}"),))
     if (before := _failed_before(partition, position, record)) is not None:
         why = f"of the same key as {describe_failed(before, partition)}"
-        return _Verdict("WAITING", why, (Remedy("skip", skip_command(name, before)),))
+        return Verdict("WAITING", why, (Remedy("skip", skip_command(name, before)),))
     return _pending(partition, progress, position.offset)
 
 
-def _acknowledged(hub: Hub, group: GroupDetail, position: Position) -> _Verdict:
+def _acknowledged(hub: Hub, group: GroupDetail, position: Position) -> Verdict:
     name = group.summary.name
     if (letter := find_group_letter(hub, name, str(position))) is not None:
         again = Remedy("redeliver", f"tailrace dlq {name} redeliver {letter.position}")
         why = f"set aside as {letter.position}; {letter.error}"
-        return _Verdict("DEAD LETTER", why, (again,))
+        return Verdict("DEAD LETTER", why, (again,))
     why = "handled or skipped"
     if group.start != "earliest":
         why += f", or before the start of the group ({group.start})"
-    return _Verdict("ACKNOWLEDGED", why, waits=False)
+    return Verdict("ACKNOWLEDGED", why, waits=False)
 
 
 def _failed_before(
@@ -128,31 +121,29 @@ def _failed_before(
     return None
 
 
-def _pending(partition: GroupPartition, progress: Progress, offset: int) -> _Verdict:
+def _pending(partition: GroupPartition, progress: Progress, offset: int) -> Verdict:
     """Return that a message is in flight or waits for its turn, as far as the ledger knows."""
     before = sum(end - start for start, end in progress.holes(offset))
     where = f"; owner {partition.owner}"
     if not before:
-        return _Verdict("PENDING", f"in flight, or the next to be delivered{where}")
+        return Verdict("PENDING", f"in flight, or the next to be delivered{where}")
     unread = format_amount(before, "offset")
-    return _Verdict("PENDING", f"in flight, or behind {unread} that the owner handles first{where}")
+    return Verdict("PENDING", f"in flight, or behind {unread} that the owner handles first{where}")
 
 
-def _judge_writer(hub: Hub, name: WriterName, position: Position) -> _Verdict:
+def _judge_writer(hub: Hub, name: WriterName, position: Position) -> Verdict:
     """Return what a writer has done with a record of its commit log."""
     where, offset = Partition(*position[:3]), position.offset
     ledger = read_ledger(hub, name, find_topic(hub, position.topic))
     if ledger.skipped[where].acked(offset):
-        return _Verdict(
-            "SKIPPED", "parked as a dead letter, or skipped by an operator", waits=False
-        )
+        return Verdict("SKIPPED", "parked as a dead letter, or skipped by an operator", waits=False)
     if ledger.progress[where].acked(offset):
-        return _Verdict("DELIVERED", "written, or left out by its filter or functions", waits=False)
+        return Verdict("DELIVERED", "written, or left out by its filter or functions", waits=False)
     more = (Remedy("writer", f"tailrace explain {name}"),)
     if ledger.state.position == str(position):
-        return _Verdict("FAILED", ledger.state.error or "", more)
+        return Verdict("FAILED", ledger.state.error or "", more)
     state = shown_state(ledger.state.state, runner(hub, name.pipeline))
-    return _Verdict("PENDING", f"not written yet; the writer is {state}", more)
+    return Verdict("PENDING", f"not written yet; the writer is {state}", more)
 
 
 def _followed(hub: Hub, group: GroupDetail, where: Partition) -> list[GroupPartition]:

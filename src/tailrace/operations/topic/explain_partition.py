@@ -1,4 +1,4 @@
-"""The state of a partition for each group that consumes its topic, and commands that help."""
+"""The state of a partition for each consumer of its topic, and commands that help."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from tailrace.operations.group.stuck import (
     silent_owner,
     skip_command,
 )
+from tailrace.operations.subscription.message_verdict import delivering
+from tailrace.operations.subscription.partition_verdict import judge_subscribed_partition
 from tailrace.operations.topic.lookup import find_topic
 
 _FAILED_MAX: Final = 3
@@ -48,9 +50,15 @@ def explain_partition(hub: Hub, partition: Partition) -> Explanation:
             waits = True
             remedies.append(Remedy("lag", f"tailrace lag {group.summary.name}"))
         remedies += _remedies(hub, consumed, group)
+    for name in delivering(hub, partition.topic):
+        verdict = judge_subscribed_partition(hub, name, partition)
+        headlines.append(f"{verdict.state} for {name}")
+        facts.append(Fact(name, verdict.why))
+        remedies += verdict.remedies
+        waits = waits or verdict.waits
     if not headlines:
         state = "SEALED" if sealed else "OPEN"
-        headlines = [f"{state}, no group consumes it"]
+        headlines = [f"{state}, nothing consumes it"]
     return Explanation(str(partition), waits, ", ".join(headlines), tuple(facts), tuple(remedies))
 
 

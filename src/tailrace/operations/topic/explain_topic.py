@@ -14,8 +14,11 @@ from tailrace.operations.group.health import groups_of, judge
 from tailrace.operations.pipeline.describe import view_pipeline
 from tailrace.operations.pipeline.explain_pipeline import parts_of_log
 from tailrace.operations.storage.storage_use import missing_bytes, segments_in
+from tailrace.operations.subscription.explain_subscription import part_of_topic
+from tailrace.operations.subscription.message_verdict import delivering
 from tailrace.operations.topic.describe import TopicDetail, show_topic
 from tailrace.pipeline.catalog import pipelines
+from tailrace.subscription.store.describe import describe
 
 
 def explain_topic(hub: Hub, name: str) -> Explanation:
@@ -23,6 +26,7 @@ def explain_topic(hub: Hub, name: str) -> Explanation:
     detail = show_topic(hub, name)
     damaged = list(_damaged(hub, detail))
     found = [_of_group(hub, group, name) for group in groups_of(hub, name)]
+    found += [part_of_topic(hub, describe(hub.backend, each)) for each in delivering(hub, name)]
     for pipeline in pipelines(hub.backend.store):
         if pipeline.commit_log == name:
             found += parts_of_log(view_pipeline(hub, pipeline))
@@ -35,7 +39,7 @@ def explain_topic(hub: Hub, name: str) -> Explanation:
     if damaged:
         states.insert(0, "DAMAGED")
     if not found:
-        states.append(f"{'OPEN' if detail.messages else 'EMPTY'}, no group or pipeline consumes it")
+        states.append(f"{'OPEN' if detail.messages else 'EMPTY'}, nothing consumes it")
     waits = bool(damaged) or any(each.waits for each in found)
     return Explanation(name, waits, ", ".join(states), tuple(facts), tuple(remedies))
 

@@ -74,7 +74,7 @@ def test_a_redelivered_letter_reaches_its_writer_alone_and_is_no_longer_pending(
     lake.refuse(3, 7)
     assert lake.run()
     lake.refuse()
-    done = redeliver(lake.hub, "lake/crm", ["lake.commits/0.0@7"])
+    done = redeliver(lake.hub, "lake/crm", ["lake.commits/0.0@7"], "the CRM is back")
     assert done.letters == ("lake.dead-letters/0.0@1",)
     assert lake.run()
     assert lake.delivered() == [*(n for n in range(16) if n not in (3, 7)), 16]
@@ -85,7 +85,7 @@ def test_a_redelivered_letter_reaches_its_writer_alone_and_is_no_longer_pending(
     with pytest.raises(InvalidValue, match="tailrace dlq lake/crm list"):
         redeliver(lake.hub, "lake/crm", ["lake.commits/0.0@7"])
     (entry,) = read_audit(lake.hub, "lake/crm", 20)
-    assert entry.command == "dlq redeliver"
+    assert (entry.command, entry.reason) == ("dlq redeliver", "the CRM is back")
     assert entry.before["records"] == ["lake.commits/0.0@7"]
 
 

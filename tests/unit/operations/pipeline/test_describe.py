@@ -10,7 +10,7 @@ import pytest
 from tailrace.backend.capabilities import compaction_of
 from tailrace.errors import ConfigError, InvalidValue
 from tailrace.hub.hub import Hub
-from tailrace.hub.hub import open as open_hub
+from tailrace.hub.opening import open as open_hub
 from tailrace.operations.explain import explain
 from tailrace.operations.pipeline.describe import view_pipelines, with_rates
 from tailrace.pipeline.catalog import hold_name, register

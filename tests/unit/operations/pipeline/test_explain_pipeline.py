@@ -33,7 +33,10 @@ def refusing(error: Exception) -> DriverOf:
 def start(lake: Lake, error: Exception) -> None:
     """Run the pipeline on an engine that does not start."""
     definition = lake.pipeline().definition
-    run = PipelineRun(lake.hub, definition, until=Until.NOW, driver_of=refusing(error))
+    driver_of = refusing(error)
+    run = PipelineRun(
+        lake.hub, definition, until=Until.NOW, driver_of=driver_of, master="spark://10.0.0.7:7077"
+    )
     with pytest.raises(type(error)):
         run.run()
 
@@ -68,7 +71,7 @@ def test_a_run_that_could_not_start_is_explained_by_its_reason(unstarted: Lake) 
     assert found.waits
     assert found.headline.startswith("FAILED: pipeline lake does not run since ")
     assert facts(found)["reason"] == f"the last run did not start: {UNREACHABLE} · {START}"
-    assert commands(found)[0] == "tailrace pipeline run FILE"
+    assert commands(found)[0] == "tailrace pipeline run FILE --master spark://10.0.0.7:7077"
     writer = explain(unstarted.hub, "lake/crm")
     assert writer.waits
     assert facts(writer)["start"] == f"the last run did not start: {UNREACHABLE} · {START}"

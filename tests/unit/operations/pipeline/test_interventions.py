@@ -8,7 +8,7 @@ import pytest
 
 from tailrace.backend.contract import FENCES, raise_fence
 from tailrace.errors import InvalidValue
-from tailrace.operations.audit import AUDIT, read_audit
+from tailrace.operations.audit import read_audit
 from tailrace.operations.pipeline.interventions import (
     Decision,
     Intervention,
@@ -22,6 +22,7 @@ from tailrace.pipeline.writer_status import WriterStatus
 from tailrace.pipeline.writing.plan import PlanKind
 from tailrace.pipeline.writing.writer_ledger import WriterLedger
 from tailrace.source.reader import Until
+from tailrace.topic.audit_log import AUDIT
 from tests.support.pipelines.lake import LOG, Lake
 from tests.support.waiting import until
 

@@ -15,7 +15,7 @@ from tailrace.backend.capabilities import compaction_of, segments_of
 from tailrace.backend.contract import Transaction
 from tailrace.errors import Busy, Error, InvalidValue, PipelineFailed
 from tailrace.hub.hub import Hub
-from tailrace.hub.hub import open as open_hub
+from tailrace.hub.opening import open as open_hub
 from tailrace.log.record import Record
 from tailrace.operations.audit import read_audit
 from tailrace.operations.explain import explain

@@ -1,0 +1,1 @@
+"""Running an app: loading it from a module, and supervising the processes that run it."""

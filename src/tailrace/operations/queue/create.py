@@ -1,0 +1,42 @@
+"""Creating queues."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tailrace.delivery.retry import Retry
+from tailrace.hub.hub import Hub
+from tailrace.hub.subscription import DEFAULT_RETRY
+from tailrace.operations.subscription.settings import SubscriptionSettings, parse_retry
+from tailrace.queue.lifecycle import find_queue
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedQueue:
+    """A queue that was created, or that existed. `created` is False if it existed."""
+
+    name: str
+    created: bool
+    settings: SubscriptionSettings
+
+
+def create_queue(
+    hub: Hub,
+    name: str,
+    *,
+    shards: int = 12,
+    attempts: str | None = None,
+    first_delay: str | None = None,
+    max_delay: str | None = None,
+    on_dead_letter: str | None = None,
+) -> CreatedQueue:
+    """Create a queue. One that exists stays as it is: its settings must be the same if they are
+    given, otherwise `SubscriptionExists`."""
+    found = find_queue(hub.backend, name)
+    retry: Retry | None = None
+    if any(given is not None for given in (attempts, first_delay, max_delay)):
+        base = DEFAULT_RETRY if found is None else found.retry
+        retry = parse_retry(base, attempts, first_delay, max_delay)
+    queue = hub.queue(name, shards=shards, retry=retry, on_dead_letter=on_dead_letter)
+    settings = SubscriptionSettings.of(queue.subscription.definition)
+    return CreatedQueue(name, found is None, settings)

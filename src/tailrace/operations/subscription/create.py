@@ -1,0 +1,54 @@
+"""Creating subscriptions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tailrace.hub.hub import Hub
+from tailrace.hub.subscription import DEFAULT_RETRY
+from tailrace.operations.subscription.settings import SubscriptionSettings, parse_retry
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedSubscription:
+    """A subscription that was created, or that existed with the same settings."""
+
+    name: str
+    settings: SubscriptionSettings
+
+
+def create_subscription(
+    hub: Hub,
+    name: str,
+    topic: str,
+    *,
+    attempts: str | None = None,
+    first_delay: str | None = None,
+    max_delay: str | None = None,
+    on_dead_letter: str = "block",
+    filter: str | None = None,
+    start: str = "earliest",
+    shards: int | None = None,
+    uneven: bool = False,
+    rq_partitions: int | None = None,
+    dlq_partitions: int | None = None,
+    exist_ok: bool = False,
+) -> CreatedSubscription:
+    """Create a subscription. Raise `SubscriptionExists` if the name is taken.
+
+    With `exist_ok`, only a subscription with other settings is an error.
+    """
+    created = hub.create_subscription(
+        name,
+        topic=topic,
+        shards=shards,
+        retry=parse_retry(DEFAULT_RETRY, attempts, first_delay, max_delay),
+        on_dead_letter=on_dead_letter,
+        filter=filter,
+        start=start,
+        rq_partitions=rq_partitions,
+        dlq_partitions=dlq_partitions,
+        uneven=uneven,
+        exist_ok=exist_ok,
+    )
+    return CreatedSubscription(name, SubscriptionSettings.of(created.definition))

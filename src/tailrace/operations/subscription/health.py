@@ -1,0 +1,171 @@
+"""The state of a subscription as a whole, and since when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from tailrace.amount import format_amount
+from tailrace.clock import utc_time
+from tailrace.hub.hub import Hub
+from tailrace.operations.group.health import time_text
+from tailrace.subscription.store.describe import SubscriptionInfo
+from tailrace.subscription.store.owners import SubscriptionWorker
+
+
+class SubscriptionState(StrEnum):
+    """What a subscription does. The first that applies is its state."""
+
+    TOPIC_DELETED = "TOPIC DELETED"
+    PAUSED = "PAUSED"
+    UNATTENDED = "UNATTENDED"
+    """Messages or requests wait, and no worker runs."""
+    SILENT = "SILENT"
+    """A worker owns shards and sends no heartbeat."""
+    BLOCKED = "BLOCKED"
+    """Dead letters block some keys."""
+    CLOSED = "CLOSED"
+    """A storage topic of the topic stays closed, because some keys would change their shard."""
+    RETRYING = "RETRYING"
+    DELIVERING = "DELIVERING"
+    CAUGHT_UP = "CAUGHT UP"
+    IDLE = "IDLE"
+    """Every message is acknowledged, and no worker runs."""
+
+
+_WELL: Final = frozenset(
+    {SubscriptionState.CAUGHT_UP, SubscriptionState.IDLE, SubscriptionState.TOPIC_DELETED}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionHealth:
+    """The state of a subscription, the reason in words, and since when, if that is known."""
+
+    state: SubscriptionState
+    why: str
+    since: datetime | None = None
+
+    @property
+    def text(self) -> str:
+        """The state and the reason in one line."""
+        since = "" if self.since is None else f" since {time_text(self.since)}"
+        return f"{self.state}{since}: {self.why}"
+
+    @property
+    def waits(self) -> bool:
+        """True if messages wait."""
+        return self.state not in _WELL
+
+
+def judge(hub: Hub, info: SubscriptionInfo) -> SubscriptionHealth:
+    """Return the state of a subscription."""
+    backlog, lag = info.backlog, lag_text(info)
+    worker = worker_word(info)
+    if info.topic_deleted:
+        why = f"topic {info.topic!r} is deleted"
+        return SubscriptionHealth(SubscriptionState.TOPIC_DELETED, why)
+    if info.paused is not None:
+        why = f"{info.paused.reason} ({info.paused.by}), {lag}"
+        since = utc_time(info.paused.since_ms)
+        return SubscriptionHealth(SubscriptionState.PAUSED, why, since)
+    if not info.workers and (backlog.mq or backlog.rq or info.requests):
+        waits = f", {requests_text(info)}" if info.requests else ""
+        why = f"no {worker} runs, {lag}{waits}"
+        return SubscriptionHealth(SubscriptionState.UNATTENDED, why)
+    if silent := silent_workers(hub, info):
+        longest = max(silent, key=lambda each: each.silent_s)
+        why = f"{silence_text(longest)}, {lag}"
+        return SubscriptionHealth(SubscriptionState.SILENT, why)
+    if backlog.blocked_keys:
+        since = min(each.head.queued for each in backlog.blocked)
+        return SubscriptionHealth(SubscriptionState.BLOCKED, blocked_text(info), since)
+    if info.closed is not None:
+        return SubscriptionHealth(SubscriptionState.CLOSED, closed_text(info))
+    if backlog.rq:
+        keys = format_amount(backlog.retrying_keys, "key")
+        why = f"messages of {keys} failed, {lag}"
+        return SubscriptionHealth(SubscriptionState.RETRYING, why, backlog.retrying_since)
+    if backlog.mq:
+        running = format_amount(len(info.workers), worker)
+        return SubscriptionHealth(SubscriptionState.DELIVERING, f"{lag}, {running}")
+    done = "every message is acknowledged"
+    if backlog.dlq:
+        done += f" or a dead letter: {format_amount(backlog.dlq, 'dead letter')}"
+    if info.workers:
+        return SubscriptionHealth(SubscriptionState.CAUGHT_UP, done)
+    return SubscriptionHealth(SubscriptionState.IDLE, f"{done}, no {worker} runs")
+
+
+def lag_of(info: SubscriptionInfo) -> int:
+    """Return the number of messages to deliver, without dead letters."""
+    closed = 0 if info.closed is None else info.closed.waiting
+    return info.backlog.mq + info.backlog.rq + closed
+
+
+def lag_text(info: SubscriptionInfo) -> str:
+    """Return the lag in words."""
+    return f"lag {lag_of(info):,}"
+
+
+def worker_word(info: SubscriptionInfo) -> str:
+    """Return what people call a worker: those of a queue are its consumers."""
+    return "consumer" if info.queue else "worker"
+
+
+def resume_command(info: SubscriptionInfo) -> str:
+    """Return the command that ends a pause."""
+    verb = "queue play" if info.queue else "subscription resume"
+    return f"tailrace {verb} {info.name}"
+
+
+def silent_workers(hub: Hub, info: SubscriptionInfo) -> list[SubscriptionWorker]:
+    """Return the workers that own shards and sent no heartbeat for a lease."""
+    lease_s = hub.settings.lease.total_seconds()
+    return [each for each in info.workers if each.shards and each.silent_s > lease_s]
+
+
+def silence_text(worker: SubscriptionWorker) -> str:
+    """Return what a silent worker owns, and how long it is silent."""
+    owned = format_amount(len(worker.shards), "shard")
+    return f"{worker.id} owns {owned}, no heartbeat for {worker.silent_s:.0f} s"
+
+
+def blocked_text(info: SubscriptionInfo) -> str:
+    """Return the number of blocked keys, and of the messages behind their dead letters."""
+    count = info.backlog.blocked_keys
+    blocked = (
+        "1 key blocked by a dead letter"
+        if count == 1
+        else f"{count:,} keys blocked by dead letters"
+    )
+    return f"{blocked}, {info.backlog.behind:,} behind {'it' if count == 1 else 'them'}"
+
+
+def closed_text(info: SubscriptionInfo) -> str:
+    """Return which storage topic stays closed, why, and what waits there."""
+    assert info.closed is not None
+    storage, partitions = info.closed.storage, format_amount(info.closed.partitions, "partition")
+    shards = format_amount(info.shards, "shard")
+    waiting = format_amount(info.closed.waiting, "message")
+    return (
+        f"{info.topic}/{storage} ({partitions}) stays closed, since keys would change their shard"
+        f" ({shards}), {waiting} there"
+    )
+
+
+def shards_text(numbers: Iterable[int]) -> str:
+    """Return numbers of shards in words: ``1, 2 or 4 shards``."""
+    ordered = sorted(numbers)
+    if len(ordered) == 1:
+        return format_amount(ordered[0], "shard")
+    return f"{', '.join(map(str, ordered[:-1]))} or {ordered[-1]} shards"
+
+
+def requests_text(info: SubscriptionInfo) -> str:
+    """Return the number of requests that wait."""
+    verb = "waits" if info.requests == 1 else "wait"
+    return f"{format_amount(info.requests, 'request')} {verb}"
