@@ -51,25 +51,48 @@ def _writers(hub: Hub) -> list[str]:
     return writer_names(hub)
 
 
+def _subscriptions(hub: Hub) -> list[str]:
+    return hub.subscriptions()
+
+
+def _queues(hub: Hub) -> list[str]:
+    return hub.queues()
+
+
 complete_topic: Final = _completing(lambda hub: hub.topics())
 complete_group: Final = _completing(_groups)
 complete_pipeline: Final = _completing(_pipelines)
 complete_writer: Final = _completing(_writers)
+complete_subscription: Final = _completing(_subscriptions)
+complete_lagging: Final = _completing(lambda hub: [*_groups(hub), *_subscriptions(hub)])
 complete_explained: Final = _completing(
-    lambda hub: [*hub.topics(), *_groups(hub), *_pipelines(hub), *_writers(hub)]
+    lambda hub: [
+        *hub.topics(),
+        *_groups(hub),
+        *_subscriptions(hub),
+        *_pipelines(hub),
+        *_writers(hub),
+    ]
 )
 
 topic_argument: Final[Decorator] = click.argument("topic", shell_complete=complete_topic)
 group_argument: Final[Decorator] = click.argument("group", shell_complete=complete_group)
+subscription_argument: Final[Decorator] = click.argument(
+    "subscription", shell_complete=complete_subscription
+)
+queue_argument: Final[Decorator] = click.argument("queue", shell_complete=_completing(_queues))
 
 writer_argument: Final[Decorator] = click.argument("writer", shell_complete=complete_writer)
 """`WRITER`, such as lake/crm."""
 
 consumer_argument: Final[Decorator] = click.argument(
     "consumer",
-    shell_complete=_completing(lambda hub: [*_pipelines(hub), *_writers(hub), *hub.groups()]),
+    shell_complete=_completing(
+        lambda hub: [*_subscriptions(hub), *_pipelines(hub), *_writers(hub), *hub.groups()]
+    ),
 )
-"""`CONSUMER`: a writer, a group, or a pipeline for all its writers and its reader."""
+"""`CONSUMER`: a subscription, a writer, a group, or a pipeline for all its writers and its
+reader."""
 
 any_count_option: Final[Decorator] = click.option(
     "--any-count",

@@ -12,7 +12,7 @@ from tailrace.cli.context import CommandContext
 from tailrace.terminal.tables import format_time, table
 
 if TYPE_CHECKING:
-    from tailrace.operations.audit import AuditEntry
+    from tailrace.topic.audit_log import AuditEntry
 
 
 @verb(

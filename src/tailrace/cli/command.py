@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from tailrace.cli.commands import ALIASES
 from tailrace.cli.context import CommandContext, ExitStatus, Output
 from tailrace.errors import ConfigError, Error, InvalidName, InvalidValue
 
@@ -151,9 +152,10 @@ class Root(click.Group):
         return list(self._modules)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the attribute `NAME_command` of the module of a command."""
-        if cmd_name not in self._modules:
+        """Return the attribute `NAME_command` of the module of a command, or of its alias."""
+        name = ALIASES.get(cmd_name, cmd_name)
+        if name not in self._modules:
             return None
-        module = import_module(self._modules[cmd_name])
-        command: click.Command = getattr(module, f"{cmd_name}_command")
+        module = import_module(self._modules[name])
+        command: click.Command = getattr(module, f"{name}_command")
         return command

@@ -8,12 +8,15 @@ from typing import Final
 
 COMMANDS: Final = {
     "topic": "tailrace.cli.topic",
+    "queue": "tailrace.cli.queue",
     "push": "tailrace.cli.push",
     "tail": "tailrace.cli.tail",
+    "run": "tailrace.cli.run",
     "status": "tailrace.cli.status",
     "lag": "tailrace.cli.lag",
     "explain": "tailrace.cli.explain",
     "group": "tailrace.cli.group",
+    "subscription": "tailrace.cli.subscription",
     "pipeline": "tailrace.cli.pipeline",
     "dlq": "tailrace.cli.dlq",
     "audit": "tailrace.cli.audit",
@@ -27,6 +30,9 @@ COMMANDS: Final = {
     "completion": "tailrace.cli.completion",
     "version": "tailrace.cli.version",
 }
+
+ALIASES: Final = {"sub": "subscription"}
+"""Other names of commands."""
 
 _WITHOUT_HUB: Final = {"reader", "writer", "demo", "completion", "version"}
 

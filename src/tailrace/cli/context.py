@@ -41,14 +41,14 @@ class Output(StrEnum):
 
 def open_directory(settings: HubSettings) -> Hub:
     """Open the hub in the directory that the settings name."""
-    from tailrace.hub.hub import open as open_hub
+    from tailrace.hub.opening import open as open_hub
 
     return open_hub(settings=settings)
 
 
 def open_read_only(settings: HubSettings) -> Hub:
     """Open the hub in the directory that the settings name, and write nothing."""
-    from tailrace.hub.hub import open as open_hub
+    from tailrace.hub.opening import open as open_hub
 
     return open_hub(settings=settings, mode="ro")
 
@@ -85,7 +85,7 @@ class CommandContext:
     def open_hub(self) -> Hub:
         """Open an existing hub. Raise `UnknownHub` if there is none."""
         if not self.has_hub:
-            from tailrace.hub.hub import open as open_hub
+            from tailrace.hub.opening import open as open_hub
 
             return open_hub(settings=self.settings.hub, create=False)
         return self.create_hub()

@@ -1,4 +1,4 @@
-"""`tailrace explain`: the state of a topic, group, message, pipeline or writer, and commands."""
+"""`tailrace explain`: the state of a topic, consumer or message, and commands that help."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     examples="""
     tailrace explain orders
     tailrace explain billing
+    tailrace explain jobs
+    tailrace explain mailer
+    tailrace explain mailer --key c7
     tailrace explain orders/1.7
     tailrace explain orders/1.7@42
     tailrace explain lake
@@ -27,23 +30,43 @@ if TYPE_CHECKING:
 )
 @click.argument(
     "subject",
-    metavar="TOPIC|GROUP|PARTITION|POSITION|PIPELINE|PIPELINE/WRITER",
+    metavar="NAME|PARTITION|POSITION",
     shell_complete=complete_explained,
 )
+@click.option("--key", help="Explain this key of the subscription or queue NAME.")
 @click.option("--group", "is_group", is_flag=True, help="The name is that of a group, not a topic.")
+@click.option(
+    "--subscription",
+    "is_subscription",
+    is_flag=True,
+    help="The name is that of a subscription, not a topic or group.",
+)
 @click.pass_obj
-def explain_command(context: CommandContext, subject: str, is_group: bool) -> None:
-    """Explain a topic, group, partition, message, pipeline or writer.
+def explain_command(
+    context: CommandContext, subject: str, key: str | None, is_group: bool, is_subscription: bool
+) -> None:
+    """Explain the state of a topic, queue, consumer or message.
 
-    The output has the state, size and lag, the owners, what is blocked and since when, and suggests
-    commands that help. For a message, named by its position such as orders/1.7@42, it has what each
-    group of the topic has done with the message, or what the message waits for.
+    A consumer is a group, a subscription, a pipeline or a writer, such as lake/crm. The output has
+    the state, size and lag, the owners, what is blocked and since when, and suggests commands that
+    help. For a message, named by its position such as orders/1.7@42, it has what each consumer of
+    the topic has done with the message, or what the message waits for. With --key it has what holds
+    the messages of one key of a subscription.
     """
     from tailrace.operations.explain import explain
     from tailrace.operations.group.explain_group import explain_group
+    from tailrace.operations.subscription.explain_key import explain_key
+    from tailrace.operations.subscription.explain_subscription import explain_subscription
 
+    if is_group and (is_subscription or key is not None):
+        raise click.UsageError("--group and --subscription or --key cannot be combined")
     with context.open_hub() as hub:
-        found = explain_group(hub, subject) if is_group else explain(hub, subject)
+        if key is not None:
+            found = explain_key(hub, subject, key)
+        elif is_subscription:
+            found = explain_subscription(hub, subject)
+        else:
+            found = explain_group(hub, subject) if is_group else explain(hub, subject)
         context.show(found, _explanation_text)
 
 

@@ -76,8 +76,10 @@ def show(context: CommandContext, group: str, watch: bool) -> None:
     that cannot start before this one is finished.
     """
     from tailrace.group.store.describe import show_group
+    from tailrace.operations.group.lookup import check_group
 
     with context.open_hub() as hub:
+        check_group(hub, group)
         show_once_or_watch(
             lambda: context.show(show_group(hub.backend, group), _group_text), watch=watch
         )
@@ -223,19 +225,22 @@ def history(context: CommandContext, group: str, count: int) -> None:
 
     Events are joins, leaves, grants, revocations, terms, failures, seeks and skips.
     """
-    from tailrace.group.store.definition import read_group
     from tailrace.group.store.history import read_history
+    from tailrace.operations.group.lookup import check_group
 
     with context.open_hub() as hub:
-        read_group(hub.backend, group)
-        context.show(read_history(hub.backend, group, count), _history_table)
+        check_group(hub, group)
+        context.show(read_history(hub.backend, group, count), history_table)
 
 
-def _history_table(lines: list[HistoryLine]) -> str:
+def history_table(
+    lines: list[HistoryLine], unit: str = "partition", member: str = "consumer"
+) -> str:
+    """Return a table of events. `unit` and `member` name what is owned, and the owners."""
     if not lines:
         return "no events yet"
     return table(
-        ("time", "event", "partition", "epoch", "consumer", "reason"),
+        ("time", "event", unit, "epoch", member, "reason"),
         (
             (
                 format_time_ms(each.time),

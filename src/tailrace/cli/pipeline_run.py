@@ -11,7 +11,7 @@ import click
 from tailrace.cli.command import verb
 from tailrace.cli.context import CommandContext, ExitStatus
 from tailrace.cli.terminal.logs import log_json_without_terminal
-from tailrace.cli.terminal.signals import Signals
+from tailrace.terminal.signals import Signals
 
 if TYPE_CHECKING:
     from tailrace.pipeline.pipeline import Pipeline
@@ -71,13 +71,14 @@ def run(
     Progress goes to standard error. Ctrl-C or SIGTERM stops the pipeline after the writers finish
     their current batch. If that takes longer than the pipeline's stop_timeout, the exit status is 3
     and the batch is delivered again at the next start. A second signal stops it at once. The exit
-    status is also 3 if a writer waited for its sink when it was stopped.
+    status is also 3 if a writer waited when it was stopped.
 
     If no file matches the reader's path, the command waits for one; with --once it exits with
     status 1, unless --allow-empty is given. Lines that cannot be read become dead letters; the
     closing text counts them.
 
-    The exit status is 1 if the reader or a writer failed, and 2 if the pipeline could not start.
+    The exit status is 1 if the reader or a writer failed, or if the Spark master cannot be reached,
+    and 2 if the pipeline could not start for another reason.
     """
     signals = Signals(_interrupt)
     try:

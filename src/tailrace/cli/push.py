@@ -12,9 +12,9 @@ from tailrace.amount import format_amount
 from tailrace.cli.arguments import topic_argument
 from tailrace.cli.command import verb
 from tailrace.cli.context import CommandContext, ExitStatus, Output
-from tailrace.cli.terminal.signals import Signals
 from tailrace.errors import MessageTooLarge
 from tailrace.terminal.progress import ProgressDisplay
+from tailrace.terminal.signals import Signals
 
 if TYPE_CHECKING:
     from tailrace.operations.topic.push import PushReport

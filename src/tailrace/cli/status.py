@@ -14,7 +14,8 @@ from tailrace.errors import BackendUnavailable
 from tailrace.terminal.tables import size
 
 if TYPE_CHECKING:
-    from tailrace.operations.status import HubStatus, Problem
+    from tailrace.operations.problem import Problem
+    from tailrace.operations.status import HubStatus
 
 
 @verb(
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
 def status_command(context: CommandContext, watch: bool) -> None:
     """Show the hub's health and suggested fixes.
 
-    The exit status is 4 if there are problems: failures, damaged files, dead letters, a group that
-    lags without a consumer, a pipeline that did not start, or that lags and does not run. The
-    checks are quick; to check every message, run tailrace segment verify.
+    The exit status is 4 if there are problems: failures, damaged files, dead letters, a group,
+    subscription or queue that lags without a consumer or worker, a paused one, a queue whose counts
+    do not add up, a pipeline that did not start, or that lags and does not run. The checks are
+    quick; to check every message, run tailrace segment verify.
     """
     found: list[HubStatus] = []
 
@@ -61,11 +63,16 @@ def _status_text(found: HubStatus) -> str:
         lines += [click.style("NOT WELL", fg="red", bold=True), *_listed(found.problems)]
     if found.hub is not None:
         hub = found.hub
-        pipelines = f"{format_amount(found.pipelines, 'pipeline')}, " if found.pipelines else ""
-        groups = f"{format_amount(found.groups, 'group')}, " if found.groups else ""
+        counts = {
+            "queue": found.queues,
+            "subscription": found.subscriptions,
+            "pipeline": found.pipelines,
+            "group": found.groups,
+        }
+        consumers = "".join(f"{format_amount(n, what)}, " for what, n in counts.items() if n)
         rest = click.style("well", fg="green") if found.well else "otherwise well"
         lines.append(
-            f"{rest}: {format_amount(hub.topics, 'topic')}, {pipelines}{groups}"
+            f"{rest}: {format_amount(hub.topics, 'topic')}, {consumers}"
             f"{format_amount(hub.messages, 'message')}, {size(hub.bytes)}"
             + ("" if hub.disk_percent is None else f"; disk {hub.disk_percent} % full")
         )

@@ -14,8 +14,8 @@ from tailrace.cli.command import verb
 from tailrace.cli.context import CommandContext, Output
 from tailrace.cli.message_format import MessageFormat, compile_format
 from tailrace.cli.terminal.broken_pipe import wait_for_closed_pipe, when_pipe_closes
-from tailrace.cli.terminal.signals import Signals
 from tailrace.errors import InvalidValue
+from tailrace.terminal.signals import Signals
 
 if TYPE_CHECKING:
     from tailrace.group.consumer.consumer import Consumer

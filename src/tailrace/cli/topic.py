@@ -15,7 +15,7 @@ from tailrace.cli.topic_changes import add_storage, delete, scale, switch
 from tailrace.terminal.tables import facts, format_time, size, table
 
 if TYPE_CHECKING:
-    from tailrace.operations.topic.describe import TopicDetail, TopicSummary
+    from tailrace.operations.topic.describe import TopicDetail, TopicSubscription, TopicSummary
 
 
 @verb(
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     examples="""
     tailrace topic create orders
     tailrace topic create orders --partitions 12 --router range
+    tailrace topic create orders --order-by customer.id
     tailrace topic create notes --type text --hub ./data
     """,
 )
@@ -45,6 +46,11 @@ if TYPE_CHECKING:
     show_default=True,
     help="How keys are assigned to partitions.",
 )
+@click.option(
+    "--order-by",
+    metavar="PATH",
+    help="Field of the values, or header:NAME, that is the key of each message.",
+)
 @any_count_option
 @click.option("--exist-ok", is_flag=True, help="Do nothing if the same topic exists.")
 @click.pass_obj
@@ -54,6 +60,7 @@ def create(
     partitions: int,
     kind: str,
     router: str,
+    order_by: str | None,
     any_count: bool,
     exist_ok: bool,
 ) -> None:
@@ -62,7 +69,7 @@ def create(
     from tailrace.topic.router import RouterKind
 
     if not context.has_hub:
-        check_topic(topic, partitions=partitions, any_count=any_count)
+        check_topic(topic, partitions=partitions, any_count=any_count, order_by=order_by)
     with context.create_hub() as hub:
         created = create_topic(
             hub,
@@ -70,6 +77,7 @@ def create(
             partitions=partitions,
             router=RouterKind(router),
             kind=ValueKind(kind),
+            order_by=order_by,
             any_count=any_count,
             exist_ok=exist_ok,
         )
@@ -146,8 +154,13 @@ def _topic_text(topic: TopicDetail) -> str:
             ("messages", f"{topic.messages:,} ({size(topic.bytes)})"),
             ("content type", topic.content_type),
             ("type", "any" if topic.type is None else topic.type.text),
+            ("ordered by", topic.order_by or "key"),
             ("router", topic.router),
             ("created", format_time(topic.created)),
+            *(
+                ("queue" if each.queue else "subscription", _subscription(each))
+                for each in topic.subscriptions
+            ),
         ]
     )
     return f"{head}\n\n" + table(
@@ -163,6 +176,14 @@ def _topic_text(topic: TopicDetail) -> str:
             for s in topic.storage
         ),
     )
+
+
+def _subscription(subscription: TopicSubscription) -> str:
+    text = f"{subscription.name}, {format_amount(subscription.shards, 'shard')}"
+    if subscription.closed is None:
+        return text
+    explain = f"tailrace explain {subscription.name} --subscription"
+    return f"{text}; storage {subscription.closed} stays closed to it: {explain}"
 
 
 def _state(sealed: bool, takes_pushes: bool) -> str:

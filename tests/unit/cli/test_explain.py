@@ -26,7 +26,7 @@ def commands(found: dict[str, Any]) -> list[str]:
 def test_a_topic_that_nothing_consumes_is_explained_with_its_size(cli: CommandLine) -> None:
     cli.run("topic", "create", "empty")
     found = cli.json("explain", "empty")
-    assert found["headline"] == "EMPTY, no group or pipeline consumes it"
+    assert found["headline"] == "EMPTY, nothing consumes it"
     assert facts(found, "holds") == ["0 messages (0 bytes) in 1 storage topic"]
     assert facts(found, "pushes") == ["go to storage 0, which has 4 partitions"]
     assert (found["waits"], found["remedies"]) == (False, [])

@@ -60,7 +60,7 @@ def test_a_message_of_a_topic_without_groups_is_stored(cli: CommandLine) -> None
     cli.run("push", "notes", "hi")
     found = cli.json("explain", "notes/0.0@0")
     assert (found["headline"], found["waits"]) == (
-        "STORED, no group or pipeline consumes its topic",
+        "STORED, nothing consumes its topic",
         False,
     )
     assert facts(found) == {"key": "none", "message": facts(found)["message"]}

@@ -165,13 +165,13 @@ def test_dead_letters_of_a_group_are_listed_redelivered_and_discarded(cli: Comma
     shown = cli.run("dlq", "billing", "show", first).stdout
     assert "ValueError: no stock for " in shown
     assert "key       c" in shown
-    cli.run("dlq", "billing", "redeliver", first)
+    cli.run("dlq", "billing", "redeliver", first, "--reason", "the till works")
     cli.run("dlq", "billing", "discard", second, "--reason", "paid in cash")
     assert len(cli.json("dlq", "billing", "list")) == len(rest)
     handled = cli.tail("orders", "--group", "billing")
     assert len(handled) == 1
-    done = [each["command"] for each in cli.json("audit")]
-    assert {"dlq redeliver", "dlq discard"} <= set(done)
+    done = {(each["command"], each["reason"]) for each in cli.json("audit")}
+    assert {("dlq redeliver", "the till works"), ("dlq discard", "paid in cash")} <= done
 
 
 def test_a_letter_whose_topic_or_group_was_deleted_is_not_redelivered(cli: CommandLine) -> None:

@@ -48,8 +48,8 @@ def test_explain_names_the_partitions_that_a_partition_waits_for(cli: CommandLin
     finished = cli.json("explain", "orders/0.0")
     assert (finished["headline"], finished["waits"]) == ("FINISHED for billing", False)
     cli.run("group", "delete", "billing", "--yes")
-    assert cli.json("explain", "orders/0.0")["headline"] == "SEALED, no group consumes it"
-    assert cli.json("explain", "orders/1.0")["headline"] == "OPEN, no group consumes it"
+    assert cli.json("explain", "orders/0.0")["headline"] == "SEALED, nothing consumes it"
+    assert cli.json("explain", "orders/1.0")["headline"] == "OPEN, nothing consumes it"
 
 
 def test_explain_refuses_an_unknown_partition_by_name(cli: CommandLine) -> None:

@@ -45,6 +45,14 @@ def test_values_may_be_arguments_with_one_key_and_headers(cli: CommandLine) -> N
     assert cli.tail("notes", "-f", "%k %v %h") == ["c7 hi a=1,b=x=y", "c7 there a=1,b=x=y"]
 
 
+def test_a_line_has_the_key_that_its_topic_is_ordered_by(cli: CommandLine) -> None:
+    cli.run("topic", "create", "sorted", "-p", "1", "--order-by", "customer.id")
+    lines = '{"customer": {"id": "c7"}}\n{"customer": {"id": 8}}\n{"customer": {}}\n'
+    pushed = cli.run("push", "sorted", stdin=lines, status=1)
+    assert "line 3: the topic is ordered by customer.id: Object missing" in pushed.stderr
+    assert cli.tail("sorted", "-f", "%k") == ["c7", "8"]
+
+
 def test_a_reserved_header_is_refused_by_name_and_nothing_is_stored(cli: CommandLine) -> None:
     pushed = cli.run("push", "notes", "hi", "-H", "tailrace.for=billing", status=1)
     assert "the header name 'tailrace.for' is reserved" in pushed.stderr

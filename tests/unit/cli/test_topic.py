@@ -31,6 +31,17 @@ def test_the_type_decides_the_content_type(cli: CommandLine, kind: str, content_
     assert created["content_type"].startswith(content_type)
 
 
+def test_a_topic_shows_what_it_is_ordered_by(cli: CommandLine) -> None:
+    cli.run("topic", "create", "orders", "--order-by", "customer.id")
+    cli.run("topic", "create", "orders", "--order-by", "customer.id", "--exist-ok")
+    cli.run("topic", "create", "notes")
+    assert cli.json("topic", "show", "orders")["order_by"] == "customer.id"
+    assert "ordered by    customer.id" in cli.run("topic", "show", "orders").stdout
+    assert "ordered by    key" in cli.run("topic", "show", "notes").stdout
+    error = cli.run("topic", "create", "orders", "--exist-ok", status=1).stderr
+    assert "it is ordered by customer.id, not by key" in error
+
+
 def test_creating_twice_is_an_error_without_exist_ok(cli: CommandLine) -> None:
     cli.run("topic", "create", "orders")
     assert "TopicExists" in cli.run("topic", "create", "orders", status=1).stderr
@@ -45,7 +56,9 @@ def test_a_count_that_is_not_valid_is_a_usage_error_that_lists_the_valid_ones(
     cli.run("topic", "create", "orders", "-p", "5", "--any-count")
 
 
-@pytest.mark.parametrize("asked", [("orders", "-p", "5"), ("a b",), ("tailrace.mine",)])
+@pytest.mark.parametrize(
+    "asked", [("orders", "-p", "5"), ("a b",), ("tailrace.mine",), ("orders", "--order-by", "a..b")]
+)
 def test_a_topic_that_is_refused_makes_no_hub(cli: CommandLine, asked: tuple[str, ...]) -> None:
     cli.run("topic", "create", *asked, status=2)
     assert not cli.hub.exists()

@@ -1,7 +1,7 @@
 """Log records of the library on stderr.
 
-They are text, as the other messages of a command. Only ``pipeline run``, which may be a service and
-prints its progress as lines of JSON where stderr is not a terminal, logs JSON there.
+They are text, as the other messages of a command. Only ``run`` and ``pipeline run``, which may be
+services, log lines of JSON where stderr is not a terminal.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
+
+from tailrace.error_text import describe_error
 
 _LOGGER: Final = logging.getLogger("tailrace")
 
@@ -42,12 +44,19 @@ class JsonLogFormatter(_CompletingFormatter):
 
 
 class TextLogFormatter(_CompletingFormatter):
-    """Formats a record as one line of text: level, message, and any error."""
+    """Formats a record as one line of text: level, message, and any error.
+
+    If the message ends with the error, the traceback follows: that is an error of a handler.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
         error = record.exc_info[1] if record.exc_info else None
-        reason = "" if error is None else f": {type(error).__name__}: {error}"
+        reason = ""
+        if record.exc_info and error is not None:
+            reason = f": {describe_error(error)}"
+            if record.getMessage().endswith(reason):
+                reason = "\n" + self.formatException(record.exc_info)
         return self.complete(f"{record.levelname}: {record.getMessage()}{reason}")
 
 

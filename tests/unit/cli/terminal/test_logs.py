@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
 
 import tailrace
+from tailrace.cli.terminal.logs import TextLogFormatter
 
 
 def stderr_of(directory: Path, *arguments: str) -> list[str]:
@@ -37,3 +39,24 @@ def test_a_warning_of_a_pipeline_that_runs_without_a_terminal_is_json(tmp_path: 
     lines = stderr_of(tmp_path, "pipeline", "run", "lake.toml", "--once")
     (warning,) = (line for line in map(json.loads, lines) if "level" in line)
     assert "truncated" in warning["message"]
+
+
+def test_the_error_of_a_handler_is_text_with_its_traceback_and_another_error_is_one_line() -> None:
+    try:
+        raise LookupError("no such warehouse")
+    except LookupError as error:
+        raised = error
+    logger, formatter = logging.getLogger("tailrace"), TextLogFormatter()
+
+    def shown(message: str) -> list[str]:
+        info = (LookupError, raised, raised.__traceback__)
+        record = logger.makeRecord("tailrace", logging.WARNING, "", 0, message, (), info)
+        return formatter.format(record).splitlines()
+
+    first, *traceback = shown("mailer: a message failed: LookupError: no such warehouse")
+    assert first == "WARNING: mailer: a message failed: LookupError: no such warehouse"
+    assert traceback[0] == "Traceback (most recent call last):"
+    assert traceback[-1] == "LookupError: no such warehouse"
+    assert shown("the worker ended") == [
+        "WARNING: the worker ended: LookupError: no such warehouse"
+    ]

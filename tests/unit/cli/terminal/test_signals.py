@@ -13,8 +13,8 @@ import pytest
 
 from tailrace.cli.tail import _stop
 from tailrace.cli.terminal.broken_pipe import wait_for_closed_pipe, when_pipe_closes
-from tailrace.cli.terminal.signals import Signals
 from tailrace.hub.hub import Hub
+from tailrace.terminal.signals import Signals
 from tailrace.testing import MemoryBackend
 
 

@@ -1,0 +1,166 @@
+"""`tailrace subscription`: changes of a subscription by an operator. Every change is audited."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from tailrace.cli.arguments import (
+    Decorator,
+    optional_reason,
+    required_reason,
+    subscription_argument,
+)
+from tailrace.cli.command import verb
+from tailrace.cli.context import CommandContext
+from tailrace.cli.terminal.confirm import PlannedChange, planned
+from tailrace.terminal.tables import format_time
+
+if TYPE_CHECKING:
+    from tailrace.hub.hub import Hub
+    from tailrace.operations.subscription.changes import PauseReport, UpdateReport
+
+attempts_option: Final[Decorator] = click.option(
+    "--attempts",
+    metavar="NUMBER|none",
+    help="Number of attempts until a message becomes a dead letter.  [default: 8]",
+)
+first_delay_option: Final[Decorator] = click.option(
+    "--first-delay",
+    metavar="DURATION",
+    help="Delay after the first failed attempt; it doubles after each further one.  [default: 1s]",
+)
+max_delay_option: Final[Decorator] = click.option(
+    "--max-delay", metavar="DURATION", help="Longest delay between attempts.  [default: 10m]"
+)
+
+
+@verb(
+    "pause",
+    examples="""
+    tailrace subscription pause mailer --reason 'the mail server is down until 10:00'
+    """,
+)
+@subscription_argument
+@required_reason
+@click.pass_obj
+def pause(context: CommandContext, subscription: str, reason: str) -> None:
+    """Pause a subscription until it is resumed.
+
+    Its workers finish the calls in flight and call no handler more. They keep running, and messages
+    wait.
+    """
+    from tailrace.operations.subscription import changes
+
+    with context.open_hub() as hub:
+        context.show(changes.pause(hub, subscription, reason), _paused_text)
+
+
+def _paused_text(report: PauseReport) -> str:
+    name = report.subscription
+    resume = f"to end the pause: tailrace subscription resume {name}"
+    if report.changed:
+        return f"{name}: paused; {resume}"
+    return f"{name} is already paused: {_pause_text(report)}; {resume}"
+
+
+def _pause_text(report: PauseReport) -> str:
+    since = "" if report.since is None else f" since {format_time(report.since)}"
+    return f"{report.reason}, by {report.by}{since}"
+
+
+@verb(
+    "resume",
+    examples="""
+    tailrace subscription resume mailer
+    """,
+)
+@subscription_argument
+@optional_reason
+@click.pass_obj
+def resume(context: CommandContext, subscription: str, reason: str) -> None:
+    """Resume a paused subscription. Its workers continue at once."""
+    from tailrace.operations.subscription import changes
+
+    with context.open_hub() as hub:
+        context.show(changes.resume(hub, subscription, reason), _resumed_text)
+
+
+def _resumed_text(report: PauseReport) -> str:
+    if not report.changed:
+        return f"{report.subscription} is not paused: nothing to do"
+    return f"{report.subscription}: resumed; it was paused: {_pause_text(report)}"
+
+
+@verb(
+    "update",
+    examples="""
+    tailrace subscription update mailer --attempts 20 --max-delay 1h
+    tailrace subscription update mailer --filter "header.country == 'IN'"
+    tailrace subscription update mailer --filter ''
+    """,
+)
+@subscription_argument
+@attempts_option
+@first_delay_option
+@max_delay_option
+@click.option("--filter", metavar="EXPRESSION", help="New filter; '' removes the filter.")
+@optional_reason
+@click.pass_obj
+def update(context: CommandContext, /, subscription: str, **options: Any) -> None:
+    """Change the retry policy or the filter of a subscription.
+
+    Values that are not given stay as they are. Running workers follow at once. The other settings
+    of a subscription cannot be changed.
+    """
+    from tailrace.operations.subscription import changes
+
+    given = {name: value for name, value in options.items() if name != "reason"}
+    if all(value is None for value in given.values()):
+        raise click.UsageError("give --attempts, --first-delay, --max-delay or --filter")
+    with context.open_hub() as hub:
+        context.show(changes.update(hub, subscription, **options), _updated_text)
+
+
+def _updated_text(report: UpdateReport) -> str:
+    name = report.subscription
+    if not report.changed:
+        return f"{name}: no setting has changed"
+    return "\n".join(
+        f"{name}: {what} {_shown(was)} -> {_shown(now)}"
+        for what, was, now in (
+            ("attempts", report.before.attempts, report.after.attempts),
+            ("first delay", report.before.first_delay, report.after.first_delay),
+            ("max delay", report.before.max_delay, report.after.max_delay),
+            ("filter", report.before.filter, report.after.filter),
+        )
+        if was != now
+    )
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None else str(value)
+
+
+@verb(
+    "delete",
+    examples="""
+    tailrace subscription delete mailer --dry-run
+    tailrace subscription delete mailer --yes
+    """,
+)
+@subscription_argument
+@optional_reason
+@planned
+def delete(hub: Hub, subscription: str, reason: str) -> PlannedChange:
+    """Delete a subscription, its queues and its progress.
+
+    Its dead letters and the messages of its retry queue are not delivered any more. The topic and
+    its messages stay. Running workers end with an error.
+    """
+    from tailrace.operations.subscription import changes
+
+    plan = changes.plan_delete(hub, subscription)
+    return PlannedChange(plan, partial(changes.delete, hub, subscription, reason))
