@@ -18,7 +18,10 @@ SECONDS = 60.0
 FAULTY_S = 40.0
 """For so long things go wrong; in the rest of the time all must come right."""
 ATTEMPTS = 3
+TAKES_S = [(0.001, 0.02), (0.001, 0.02), (0.1, 1.0)]
 NAME = "crm"
+NEIGHBOUR = "archive"
+"""A subscription of another topic, whose workers share the processes in some of the worlds."""
 
 
 class Fate(Enum):
@@ -69,6 +72,21 @@ class Trial:
     def __init__(self, world: SubscriptionWorld, service: FlakyService) -> None:
         self.world = world
         self.service = service
+        self.services = {NAME: service}
+        """The handler of each subscription."""
+        self._fates = dict(service.fates)
+
+    def add_neighbour(self, random: Random) -> None:
+        """Let every process work for another subscription too, some of whose messages kill it."""
+        world = self.world
+        world.topic("entries", partitions=2)
+        world.subscription(NEIGHBOUR, "entries", retry=Retry(ATTEMPTS, first="300ms", max="2s"))
+        entries = [(f"k{number % 5}", number) for number in range(60)]
+        fates = {random.randrange(10, 50): Fate.KILLS for _ in range(random.randint(1, 2))}
+        service = self.services[NEIGHBOUR] = FlakyService(world, fates)
+        for name in world.processes:
+            world.worker(name).work(NEIGHBOUR, service, takes_s=random.choice(TAKES_S))
+        world.produce("entries", entries, every_s=FAULTY_S / len(entries))
 
     def run(self) -> None:
         """Run forty seconds of faults. Then all must be delivered within a stated time."""
@@ -86,14 +104,16 @@ class Trial:
     def check_dead(self) -> None:
         """A message is a dead letter only if it was rejected, if it failed as often as it may, or
         if it was alone in its worker when that ended, or if it follows such a one."""
-        checks, service = self.world.subscription_checks, self.service
-        for position in checks.attempted_dead(NAME):
-            value = service.positions.get(position, -1)
-            fate = service.fates.get(value, Fate.SUCCEEDS)
-            failures = service.failures[value] + checks.deaths[position]
-            if fate is not Fate.IS_REJECTED and failures < ATTEMPTS:
-                what = f"{position} {fate.value}, and is dead after {failures} attempts"
-                raise self.world.simulation.violation(what)
+        checks = self.world.subscription_checks
+        for name, service in self.services.items():
+            fates = self._fates if name == NAME else service.fates
+            for position in checks.attempted_dead(name):
+                value = service.positions.get(position, -1)
+                fate = fates.get(value, Fate.SUCCEEDS)
+                failures = service.failures[value] + checks.deaths[position]
+                if fate is not Fate.IS_REJECTED and failures < ATTEMPTS:
+                    what = f"{position} {fate.value}, and is dead after {failures} attempts"
+                    raise self.world.simulation.violation(what)
 
 
 def _revive(world: SubscriptionWorld, name: str) -> None:
@@ -124,7 +144,7 @@ def trial(seed: int) -> Trial:
         world.worker(name).work(
             NAME,
             service,
-            takes_s=random.choice([(0.001, 0.02), (0.001, 0.02), (0.1, 1.0)]),
+            takes_s=random.choice(TAKES_S),
             concurrency=random.choice([1, 4, 8]),
         )
         if random.random() < 0.5:
@@ -134,7 +154,11 @@ def trial(seed: int) -> Trial:
     for _ in range(random.randrange(3)):
         count = partitions * random.choice([1, 2, 3])
         world.at(random.uniform(1, FAULTY_S), partial(world.scale, "orders", count))
-    return Trial(world, service)
+    made = Trial(world, service)
+    beside = Random(f"neighbour {seed}")
+    if beside.random() < 0.3:
+        made.add_neighbour(beside)
+    return made
 
 
 def _key(random: Random) -> str | None:
@@ -156,8 +180,20 @@ def _fates(random: Random, messages: int) -> dict[int, Fate]:
     return fates
 
 
-def run(seed: int) -> Trial:
+def pause_at_times(world: SubscriptionWorld, seed: int) -> None:
+    """Pause the subscription now and then; it is not paused at the end of the faults."""
+    random = Random(f"pauses {seed}")
+    for _ in range(random.randint(1, 4)):
+        at = random.uniform(1, FAULTY_S - 1)
+        world.at(at, partial(world.pause, NAME))
+        world.at(min(FAULTY_S, at + random.uniform(0.01, 6)), partial(world.resume, NAME))
+    world.at(FAULTY_S, partial(world.resume, NAME))
+
+
+def run(seed: int, *, pauses: bool = False) -> Trial:
     """Run a trial of a seed."""
     made = trial(seed)
+    if pauses:
+        pause_at_times(made.world, seed)
     made.run()
     return made

@@ -5,25 +5,29 @@ A mutation replaces one function for the time of a test; the code itself knows n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from tailrace.backend.contract import Backend, Fence, Transaction
+from tailrace.backend.contract import Backend, Transaction
+from tailrace.delivery.process_gate import ProcessGate
 from tailrace.message import Partition, Range
 from tailrace.subscription.shard import lag
 from tailrace.subscription.shard.attempt_book import AttemptBook
 from tailrace.subscription.shard.attempts import Origin
-from tailrace.subscription.shard.commit import ShardCommit
+from tailrace.subscription.shard.commit.commit import ShardCommit
+from tailrace.subscription.shard.commit.outbox import Outbox
 from tailrace.subscription.shard.intake import Intake
-from tailrace.subscription.shard.outbox import Outbox
 from tailrace.subscription.shard.queues import MessageRoute, OnDeadLetter, Queue
 from tailrace.subscription.shard.takeover import Takeover
 from tailrace.subscription.store import takeover, transaction
 from tailrace.subscription.store.definition import StoredSubscription
 from tailrace.subscription.store.transaction import ShardTargets
+from tailrace.subscription.worker import shard_io
+from tailrace.subscription.worker.machine import WorkerMachine
 from tailrace.testing.memory.store import MemoryStore
-from tailrace.testing.subscriptions import shard_io
 
 
 def without_the_atomic_move(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,10 +44,10 @@ def without_the_atomic_move(monkeypatch: pytest.MonkeyPatch) -> None:
             return self._backend.commit(replace(transaction, table={}))
 
     def commit_shard(
-        backend: Backend, targets: ShardTargets, commit: ShardCommit, fence: Fence, now_ms: int
+        backend: Backend, targets: ShardTargets, commit: ShardCommit, *others: Any
     ) -> list[tuple[Partition, int]]:
         separately = backend if not commit.moves else Separately(backend)
-        return right(separately, targets, commit, fence, now_ms)  # type: ignore[arg-type]
+        return right(separately, targets, commit, *others)  # type: ignore[arg-type]
 
     monkeypatch.setattr(shard_io, "commit_shard", commit_shard)
 
@@ -115,11 +119,21 @@ def without_the_call_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
     right = Intake.add
 
-    def add(self: Intake, streams: object, handed_out: object) -> None:
+    def add(self: Intake, streams: object, permits: object) -> None:
         right(self, streams, {})  # type: ignore[arg-type]
 
     monkeypatch.setattr(AttemptBook, "suspect", suspect)
     monkeypatch.setattr(Intake, "add", add)
+
+
+def without_the_gate_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A suspect is alone in its worker, and not in its process."""
+    right = WorkerMachine.enter
+
+    def enter(self: WorkerMachine[Any], gate: ProcessGate, wake: Callable[[], None]) -> None:
+        right(self, ProcessGate(), wake)
+
+    monkeypatch.setattr(WorkerMachine, "enter", enter)
 
 
 MUTATIONS = {
@@ -134,5 +148,6 @@ MUTATIONS = {
         without_dropping_a_shard_of_unknown_outcome,
         without_the_lineage_gate,
         without_the_call_alone,
+        without_the_gate_of_the_process,
     )
 }

@@ -13,15 +13,16 @@ from tests.support.counts import count
 from tests.support.evidence import RecordEvidence
 
 FOUND_BY = {
-    "without_the_atomic_move": (0, 1, 7),
+    "without_the_atomic_move": (0, 7, 12),
     "without_what_was_not_stored": (0, 3, 7),
-    "without_the_takeover_order": (0, 1, 3),
+    "without_the_takeover_order": (0, 1, 2),
     "without_the_lag_rule": (0, 1, 2),
     "without_the_lag_in_dlq": (0, 3, 4),
-    "without_the_fence": (9, 32, 44),
-    "without_dropping_a_shard_of_unknown_outcome": (0, 1, 7),
-    "without_the_lineage_gate": (0, 4, 7),
-    "without_the_call_alone": (0, 3, 4),
+    "without_the_fence": (32, 45, 69),
+    "without_dropping_a_shard_of_unknown_outcome": (5, 12, 15),
+    "without_the_lineage_gate": (4, 7, 15),
+    "without_the_call_alone": (3, 4, 6),
+    "without_the_gate_of_the_process": (0, 20, 24),
 }
 """For each mutation some seeds of trials that find it. A change of a decision may make one of them
 miss it; the soak finds others."""
@@ -36,6 +37,7 @@ FOUND = {
     "without_dropping_a_shard_of_unknown_outcome": "twice",
     "without_the_lineage_gate": "handled message",
     "without_the_call_alone": "has not consumed",
+    "without_the_gate_of_the_process": "beside a suspect",
 }
 """The violation that they find."""
 

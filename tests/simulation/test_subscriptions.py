@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from tailrace import Delivery, Retry
+from tailrace.subscription.shard.commit.commit import ShardCommit
+from tailrace.subscription.shard.machine import ShardMachine
 from tailrace.subscription.shard.queues import OnDeadLetter
 from tailrace.testing.faults import Faults
 from tailrace.testing.simulation import Violation
@@ -44,15 +46,54 @@ def test_subscriptions_keep_their_promises_under_faults_and_scaling(
         pytest.fail("\n\n".join(map(str, violations[:3])), pytrace=False)
 
 
+PAUSE_SEEDS = count("pause_seeds", test=30, soak=1000)
+
+
+@pytest.mark.part("queues")
+@pytest.mark.timeout(3000)
+def test_a_paused_subscription_is_quiet_when_it_says_so(record_evidence: RecordEvidence) -> None:
+    violations = []
+    for seed in range(PAUSE_SEEDS):
+        try:
+            run(seed, pauses=True)
+        except Violation as violation:
+            violations.append(violation)
+    what = "virtual minutes of a subscription with pauses under faults, messages counted"
+    record_evidence("queues", what, PAUSE_SEEDS, range(PAUSE_SEEDS), len(violations))
+    if violations:
+        pytest.fail("\n\n".join(map(str, violations[:3])), pytrace=False)
+
+
+def test_a_commit_without_its_counts_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = ShardMachine.start_commit
+
+    def without_counts(machine: ShardMachine) -> ShardCommit | None:
+        commit = start(machine)
+        if commit is not None and commit.acks:
+            commit.counts = None
+        return commit
+
+    monkeypatch.setattr(ShardMachine, "start_commit", without_counts)
+    with pytest.raises(Violation, match=r"messages, .* are counted"):
+        run(0)
+
+
+def test_a_pause_that_does_not_wait_for_calls_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ShardMachine, "_quiet", True)
+    with pytest.raises(Violation, match="is quiet, and"):
+        run(8, pauses=True)
+
+
 @pytest.mark.parametrize("seed", [22, 54, 74, 91, 185, 225])
 def test_worlds_that_broke_a_promise_once_keep_it(seed: int) -> None:
     run(seed)
 
 
 def test_the_same_seed_replays_identically_in_another_process() -> None:
-    """Also with another hash seed."""
+    """Also with another hash seed, messages without a key, and requests on dead letters."""
     replay = (
-        "from tests.simulation.subscribed import run\nprint(run(3).world.simulation.trace.text())\n"
+        "from tests.simulation.requested import run\n"
+        "for seed in (3, 6, 8): print(run(seed).world.simulation.trace.text())\n"
     )
     traces = []
     for hash_seed in ("1", "2"):
@@ -185,8 +226,7 @@ def test_a_healthy_handler_empties_the_retry_queue_while_messages_keep_coming() 
     world.worker("a").work(NAME, service)
     world.produce("orders", [("a", number) for number in range(300)], every_s=0.1)
     world.run(35.0)
-    session = world.worker("a").session
-    assert session is not None
+    session = world.worker("a").sessions[NAME]
     lags = [
         len(lanes)
         for owned in session.machine.shards.values()

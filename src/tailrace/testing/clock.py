@@ -6,17 +6,17 @@ from tailrace.errors import InvalidValue
 
 
 class ManualClock:
-    """A `Clock` for tests: time passes by calls of `advance` only."""
+    """A `Clock` for tests: time passes by calls of `advance` and `advance_to` only."""
 
-    __slots__ = ("_monotonic", "_now_ms")
+    __slots__ = ("_monotonic", "_start_ms")
 
     def __init__(self, now_ms: int = 1_495_000_000_000) -> None:
-        self._now_ms = now_ms
+        self._start_ms = now_ms
         self._monotonic = 0.0
 
     def now_ms(self) -> int:
         """Return the wall time in milliseconds."""
-        return self._now_ms
+        return self._start_ms + round(self._monotonic * 1000)
 
     def monotonic(self) -> float:
         """Return the seconds that passed since the clock was made."""
@@ -28,9 +28,14 @@ class ManualClock:
             raise InvalidValue(
                 "seconds", seconds, "0 or more", "use step() to set the wall clock back"
             )
-        self._monotonic += seconds
-        self._now_ms += round(seconds * 1000)
+        self.advance_to(self._monotonic + seconds)
+
+    def advance_to(self, monotonic: float) -> None:
+        """Let time pass until the monotonic clock shows exactly this number of seconds."""
+        if monotonic < self._monotonic:
+            raise InvalidValue("monotonic", monotonic, f"{self._monotonic}, its time now, or more")
+        self._monotonic = monotonic
 
     def step(self, milliseconds: int) -> None:
         """Set the wall clock forward or back, as a time server would. No time passes."""
-        self._now_ms += milliseconds
+        self._start_ms += milliseconds

@@ -23,7 +23,7 @@ from tailrace.testing.simulation import Simulation
 from tailrace.testing.trace import Mark
 
 
-class Envelope(NamedTuple):
+class Packet(NamedTuple):
     """A message in transit. Sender and receiver are names of processes, not of their lives."""
 
     sender: str
@@ -31,7 +31,7 @@ class Envelope(NamedTuple):
     message: Any
 
 
-Matching: TypeAlias = type | tuple[type, ...] | Callable[[Envelope], bool]
+Matching: TypeAlias = type | tuple[type, ...] | Callable[[Packet], bool]
 """Selects messages: a type, a tuple of types, or a function that returns True for them."""
 
 
@@ -61,12 +61,12 @@ class Rule:
 
     def __init__(self, matching: Matching) -> None:
         if not isinstance(matching, tuple):
-            valid = "a type of messages, a tuple of types, or a function of an Envelope"
+            valid = "a type of messages, a tuple of types, or a function of an Packet"
             check_callable("which messages", matching, valid)
         self.ended = False
         self._matching = matching
 
-    def matches(self, envelope: Envelope) -> bool:
+    def matches(self, envelope: Packet) -> bool:
         """True if the rule applies to this message."""
         if isinstance(self._matching, type | tuple):
             return isinstance(envelope.message, self._matching)
@@ -82,10 +82,10 @@ class _Dropping:
     """Counts the dropped messages, for each value of `per`."""
 
     first: int | None
-    per: Callable[[Envelope], Hashable]
+    per: Callable[[Packet], Hashable]
     dropped: dict[Hashable, int] = field(default_factory=dict)
 
-    def drops(self, envelope: Envelope) -> bool:
+    def drops(self, envelope: Packet) -> bool:
         if self.first is None:
             return True
         what = self.per(envelope)
@@ -98,11 +98,11 @@ class HeldMessages(Rule):
 
     def __init__(self, matching: Matching, network: Network) -> None:
         super().__init__(matching)
-        self.messages: list[Envelope] = []
+        self.messages: list[Packet] = []
         self._network = network
         self._deliveries: list[Callable[[], None]] = []
 
-    def add(self, envelope: Envelope, deliver: Callable[[], None]) -> None:
+    def add(self, envelope: Packet, deliver: Callable[[], None]) -> None:
         """Hold a message back."""
         self.messages.append(envelope)
         self._deliveries.append(deliver)
@@ -168,7 +168,7 @@ class Network:
         matching: Matching,
         *,
         first: int | None = None,
-        per: Callable[[Envelope], Hashable] = lambda _: None,
+        per: Callable[[Packet], Hashable] = lambda _: None,
     ) -> Rule:
         """Lose these messages: all, or the `first` ones for each value of `per`."""
         if first is not None:
@@ -194,7 +194,7 @@ class Network:
     def send(self, sender: Process, receiver: str, message: Any) -> None:
         """Send a message to a life of a process."""
         name = receiver.rpartition(".")[0]
-        envelope = Envelope(sender.name, name, message)
+        envelope = Packet(sender.name, name, message)
         process = self._processes.get(name)
         if process is None or self._dropped(envelope):
             self._simulation.record(Mark.LOST, sender.name, envelope)
@@ -216,7 +216,7 @@ class Network:
         for name in names:
             check_known("process", name, self._processes, "start it first")
 
-    def _deliver(self, envelope: Envelope, deliver: Callable[[], None]) -> None:
+    def _deliver(self, envelope: Packet, deliver: Callable[[], None]) -> None:
         for rule, times, every_s in self._repeats:
             if not rule.ended and rule.matches(envelope):
                 for number in range(1, times):
@@ -228,7 +228,7 @@ class Network:
         if self.quality.doubling and self._random.random() < self.quality.doubling:
             self._simulation.after(self._delay_s(), deliver)
 
-    def _dropped(self, envelope: Envelope) -> bool:
+    def _dropped(self, envelope: Packet) -> bool:
         for rule, dropping in self._drops:
             if not rule.ended and rule.matches(envelope) and dropping.drops(envelope):
                 return True

@@ -16,7 +16,9 @@ from tailrace.backend.contract import (
     Entry,
     Follower,
     Hold,
+    OffsetSpan,
     StorageTopic,
+    TimeBounds,
     Transaction,
 )
 from tailrace.errors import BackendUnavailable, OutcomeUnknown
@@ -155,6 +157,13 @@ class _UnreliableLog:
 
     def amount(self, partition: Partition, start: int = 0, end: int | None = None) -> Amount:
         return self._backend.read(lambda: self._backend.behind.log.amount(partition, start, end))
+
+    def offsets_between(self, partition: Partition, start_ms: int, end_ms: int) -> OffsetSpan:
+        log = self._backend.behind.log
+        return self._backend.read(lambda: log.offsets_between(partition, start_ms, end_ms))
+
+    def time_bounds(self, partition: Partition) -> TimeBounds | None:
+        return self._backend.read(lambda: self._backend.behind.log.time_bounds(partition))
 
     def whole_from(self, partition: Partition) -> int:
         return self._backend.read(lambda: self._backend.behind.log.whole_from(partition))

@@ -72,9 +72,6 @@ class ProgramSession(LocalSession, Protocol):
     def leave(self) -> None:
         """Leave the group in an orderly way."""
 
-    def store_changed(self, change: Change) -> None:
-        """Learn of a commit to the store."""
-
 
 class GroupProgram:
     """One life of a process. Implements `tailrace.testing.process.Program`."""
@@ -262,8 +259,11 @@ class GroupProgram:
     def store_changed(self, change: Change) -> None:
         """React to a commit to the store."""
         entries = [Entry(key, value, 0) for key, value in change.writes.items()]
+        concerns = [source.concerns(entry) for source in self._sources for entry in entries]
+        concerned = {each.group for each in concerns if each and each.sessions_concerned}
         for session in self.sessions.values():
-            session.store_changed(change)
+            if session.group in concerned:
+                session.store_changed()
         changed = {entry.key: entry for entry in entries if self._is_watched(entry)}
         if changed:
             self._changed.update(changed)

@@ -12,7 +12,6 @@ from math import inf
 from random import Random
 from typing import Final, TypeAlias
 
-from tailrace.backend.contract import Change
 from tailrace.delivery.fetched import FetchedRow, Resolution
 from tailrace.errors import Fenced
 from tailrace.group.protocol.events import Drained, Event, Subscribed, Unsubscribed
@@ -94,8 +93,8 @@ class SimulatedSession:
         """How soon progress is saved."""
         return self.consuming.progress_interval_s
 
-    def store_changed(self, change: Change) -> None:
-        """Do nothing: a session learns of its units by grants."""
+    def store_changed(self) -> None:
+        """Do nothing: no store entry concerns consumers."""
 
     def fail(self, error: BaseException) -> None:
         """Raise the error: in a simulation nothing ends a runtime."""

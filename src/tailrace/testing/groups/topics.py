@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
+from tailrace.backend.contract import Transaction
 from tailrace.group.store.definition import TopicFilter
 from tailrace.hub.hub import Hub
 from tailrace.hub.topic import Topic
@@ -11,6 +13,7 @@ from tailrace.message import Message, Receipt
 from tailrace.payload import Payload
 from tailrace.testing.arguments import check_known
 from tailrace.testing.simulation import Simulation
+from tailrace.topic.view import commit_following
 
 
 class WorldClock:
@@ -31,8 +34,9 @@ class WorldClock:
 class Topics:
     """The topics of one world, by name."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, random: Random) -> None:
         self._hub = hub
+        self._random = random
         self._topics: dict[str, Topic[Any]] = {}
         self._payloads: dict[str, Payload[Any]] = {}
 
@@ -47,9 +51,19 @@ class Topics:
         check_known("topic", name, self._topics, f"make it: world.topic({name!r})")
 
     def push(self, name: str, value: Any, key: str | None) -> Receipt:
-        """Push a message."""
+        """Push a message. The seed of the world decides the partition of one without a key."""
         self.check(name)
-        return self._topics[name].push(value, key=key)
+        topic = self._topics[name]
+        if key:
+            return topic.push(value, key=key)
+        view, record = topic.view, topic.builder.record(value, None, None, None)
+
+        def build() -> Transaction:
+            partition = self._random.choice(view.target.partitions)
+            return Transaction(((partition, (record,)),), since=view.target.since)
+
+        (landed,) = commit_following(view.backend, {name: view}, build)
+        return Receipt(*landed.partition, landed.start, record.timestamp)
 
     def check_scale(self, name: str, partitions: int) -> None:
         """Raise `InvalidValue` if the topic does not exist or cannot have this many partitions."""

@@ -77,7 +77,8 @@ class GroupWorld:
         self.processes: dict[str, SimulatedProcess] = {}
         self._faults = faults or Faults()
         self._clock = WorldClock(self.simulation)
-        self._topics = Topics(Hub.from_backend(self.storage, clock=self._clock))
+        hub = Hub.from_backend(self.storage, clock=self._clock)
+        self._topics = Topics(hub, self.simulation.random("keyless messages"))
         self._stores: dict[str, UnreliableBackend] = {}
         self._groups: dict[str, str] = {}
         self._injector = FaultInjector(

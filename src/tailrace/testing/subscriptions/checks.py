@@ -10,13 +10,17 @@ from tailrace.delivery.dead_letters.letter import ERROR, POSITION
 from tailrace.message import Partition, Position
 from tailrace.reserved_names import DEAD_LETTER_QUEUE_PREFIX, RETRY_QUEUE_PREFIX
 from tailrace.subscription.shard.attempts import Origin
-from tailrace.subscription.shard.commit import FOLLOWS
-from tailrace.subscription.shard.queues import OnDeadLetter
+from tailrace.subscription.shard.commit.commit import FOLLOWS, ShardCommit
+from tailrace.subscription.shard.commit.counts import counts_key, decode_counts
+from tailrace.subscription.shard.queues import OnDeadLetter, Queue
 from tailrace.subscription.shard.turn import Turn
-from tailrace.subscription.store.names import worker_group
+from tailrace.subscription.store.definition import StoredSubscription
+from tailrace.subscription.store.names import subscription_of, worker_group
+from tailrace.subscription.store.pause import pause_version
 from tailrace.testing.groups.checks import CheckedSession, Checks
 from tailrace.testing.groups.storage import SimulatedStorage
 from tailrace.testing.simulation import Simulation
+from tailrace.testing.subscriptions.request_checks import RequestChecks
 from tailrace.testing.trace import Mark
 from tailrace.topic.ledger import Progress
 
@@ -39,14 +43,17 @@ class SubscriptionChecks:
         self.deaths: Counter[str] = Counter()
         """How often a message was alone in its worker when that ended, by position."""
         self.policies: dict[str, OnDeadLetter] = {}
+        self.requests = RequestChecks(simulation, storage)
         self._simulation = simulation
         self._storage = storage
         self._queued: set[tuple[str, str]] = set()
         self._marked: defaultdict[str, set[str]] = defaultdict(set)
         self._in_flight: defaultdict[CheckedSession, dict[Turn, str]] = defaultdict(dict)
+        self._shards: dict[Turn, tuple[str, int]] = {}
 
     def appended(self, partition: Partition) -> None:
-        """Check a record of RQ or DLQ: a message is in each at most once."""
+        """Check a record of RQ or DLQ: a message is in each at most once. Check an audit line."""
+        self.requests.appended(partition)
         prefix = next((each for each in _QUEUES if partition.topic.startswith(each)), None)
         if prefix is None:
             return
@@ -68,6 +75,22 @@ class SubscriptionChecks:
         unit = str(Partition(topic, storage, number))
         self.group.skipped(worker_group(subscription), unit, offset)
 
+    def beside(self, holder: CheckedSession, turn: Turn, alone: Iterable[Turn]) -> None:
+        """Check a message that a worker is about to call: a suspect has its process for itself.
+        `alone` are those that have it, by what is stored or about to be."""
+        process = _process(holder)
+        others = [
+            other
+            for each, turns in self._in_flight.items()
+            if _process(each) == process
+            for other in turns
+        ]
+        if (others and (turn.alone or any(other.alone for other in others))) or any(
+            other is not turn for other in alone
+        ):
+            what = f"{holder.id} calls {turn.known_origin} beside a suspect"
+            raise self._simulation.violation(what)
+
     def called(
         self,
         holder: CheckedSession,
@@ -86,8 +109,6 @@ class SubscriptionChecks:
         if isinstance(turn.lane, bytes) and any(other.lane == turn.lane for other in mine):
             key = turn.lane.decode()
             raise self._simulation.violation(f"{holder.id} calls two messages of {key} at once")
-        if mine and (turn.alone or any(other.alone for other in mine)):
-            raise self._simulation.violation(f"{holder.id} calls {position} beside a suspect")
         mine[turn] = position
         if self._storage.fenced_at(holder.group, unit) != epoch:
             return  # the worker does not know yet that it lost the shard; its commits are refused
@@ -96,10 +117,43 @@ class SubscriptionChecks:
             raise self._simulation.violation(
                 f"{holder.id} calls {position} from {where}, which the ledger holds"
             )
+        if turn.queue is Queue.DLQ:
+            self.requests.called(holder, turn)
+        counts = decode_counts(self._storage.table.get(*counts_key(subscription, unit)))
+        pause = pause_version(self._storage, subscription)
+        if pause and counts.quiet >= pause:
+            what = f"{holder.id} calls {position} in a pause in which {unit} is quiet"
+            raise self._simulation.violation(what)
+        self._shards[turn] = shard
 
     def ended(self, holder: CheckedSession, turn: Turn) -> None:
         """Record that a call has ended, or that its worker has lost the shard."""
         self._in_flight[holder].pop(turn, None)
+        self._shards.pop(turn, None)
+
+    def committed(
+        self, holder: CheckedSession, shard: tuple[str, int], commit: ShardCommit
+    ) -> None:
+        """Check a commit of a shard and epoch: if it says that nothing is in flight, that is so."""
+        mine = self._in_flight[holder].items()
+        calls = [position for turn, position in mine if self._shards.get(turn) == shard]
+        if commit.quiet and calls:
+            raise self._simulation.violation(f"{shard[0]} is quiet, and {holder.id} calls {calls}")
+
+    def check_counts(self, stored: StoredSubscription, letters: int) -> None:
+        """Check, once everything is consumed, that each message was counted once."""
+        streams = [stored.streams(shard) for shard in range(stored.definition.shards)]
+        partitions = [partition for each in streams for partition in each.mq]
+        inserted = sum(len(self._storage.records.get(each, ())) for each in partitions)
+        ended = 0
+        for shard in range(stored.definition.shards):
+            value = self._storage.table.get(*counts_key(stored.name, stored.unit(shard)))
+            counts = decode_counts(value)
+            ended += counts.acked + counts.filtered + counts.discarded
+        if inserted != ended + letters:
+            raise self._simulation.violation(
+                f"{stored.name} has {inserted} messages, {ended} are counted, {letters} are dead"
+            )
 
     def died(self, holder: CheckedSession, alone: Iterable[Turn | None]) -> None:
         """Record that a worker has ended, while these messages were called alone, or about to
@@ -116,6 +170,9 @@ class SubscriptionChecks:
     def succeeded(self, holder: CheckedSession, origin: Origin) -> None:
         """Check a message that a handler has handled: all before it succeeded, or are excused."""
         self.group.succeeded(holder, str(origin.partition), origin.offset)
+        subscription = subscription_of(holder.group)
+        assert subscription is not None
+        self.requests.handled(subscription, str(origin))
 
     def failed(self, holder: CheckedSession, origin: Origin, error: Exception) -> None:
         """Record that a handler raised an error."""

@@ -7,37 +7,48 @@ virtual time.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from tailrace.backend.contract import Change
 from tailrace.delivery.delivery import Delivery
-from tailrace.delivery.fetched import FetchedBatch
 from tailrace.delivery.outcome import outcome_of
+from tailrace.delivery.process_gate import ProcessGate
 from tailrace.errors import Fenced
 from tailrace.group.protocol.events import Event, Subscribed, Unsubscribed
-from tailrace.log.columns import from_records
 from tailrace.message import Message, Partition
-from tailrace.subscription.shard.moved_record import original_record
+from tailrace.subscription.shard.commit.commit import ShardCommit
 from tailrace.subscription.shard.options import ShardOptions
-from tailrace.subscription.shard.step import StepKind
 from tailrace.subscription.shard.turn import Turn
-from tailrace.subscription.store.names import SUBSCRIPTIONS, worker_group
+from tailrace.subscription.store.names import worker_group
 from tailrace.subscription.worker.machine import WorkerMachine
+from tailrace.subscription.worker.shard_io import ShardDriver, ShardIO, StoredShard, Work
+from tailrace.subscription.worker.turn_delivery import delivery_of
 from tailrace.testing.groups.program import GroupProgram
 from tailrace.testing.groups.session import RETRY_S, SOON_S
 from tailrace.testing.groups.thread import SimulatedThread
 from tailrace.testing.groups.worker import Answer
 from tailrace.testing.process import Process
 from tailrace.testing.subscriptions.checks import SubscriptionChecks
-from tailrace.testing.subscriptions.shard_io import ShardWork, SimulatedShard, SimulatedShardIO
 
 REVOKE_TIMEOUT_S: Final = 35.0
 
+READ_BYTES: Final = 400
+"""The most that one read returns: a few records, so that edge cases happen."""
+
 Handler: TypeAlias = Callable[[Delivery[Any]], object]
+
+
+class ShardWork(NamedTuple):
+    """Work with the store for a shard."""
+
+    owned: StoredShard
+    act: Work
+
+
 _Thread: TypeAlias = SimulatedThread[ShardWork]
 
 
@@ -67,6 +78,7 @@ class SimulatedWorker:
         program: GroupProgram,
         checks: SubscriptionChecks,
         decode: Callable[[Message[Any]], Any],
+        gate: ProcessGate,
     ) -> None:
         self.id = name
         self.group = worker_group(working.subscription)
@@ -74,20 +86,29 @@ class SimulatedWorker:
         self.worker = program.make_worker()
         self.progress_interval_s = working.progress_interval_s
         self.checks = checks
-        self.machine: WorkerMachine[SimulatedShard] = WorkerMachine(
+        self.machine: WorkerMachine[StoredShard] = WorkerMachine(
             name,
             working.shard,
-            make_shard=lambda unit, epoch: SimulatedShard(
-                unit, epoch, working.shard, process.token
-            ),
+            make_shard=lambda unit, epoch: StoredShard(unit, epoch, working.shard, process.token),
             notify=self._notify,
         )
+        self.machine.enter(gate, self.machine.interrupt)
         self._working = working
         self._process = process
         self._program = program
-        self._decode = decode
         self._random = program.random
-        self._io = SimulatedShardIO(self, working.subscription, process, program.backend)
+        driver: ShardDriver[StoredShard] = ShardDriver(
+            lock=contextlib.nullcontext(),
+            clock=process.clock,
+            await_records=lambda offsets: program.await_records(name, offsets),
+            post=self.post,
+            lose=self.lose,
+            stored=self._stored,
+            decode=decode,
+        )
+        self._io = ShardIO(
+            self.machine, working.subscription, program.backend, driver, read_bytes=READ_BYTES
+        )
         self._leaving = self._notified = self._saving = self._progress_due = False
         self._timer_at = inf
         self._steps: _Thread = SimulatedThread(self._do_steps())
@@ -148,6 +169,7 @@ class SimulatedWorker:
         self.checks.died(self, [owned.machine.alone for owned in shards])
         for owned in shards:
             self.drop(owned.name, owned.epoch)
+        self.machine.leave()
 
     def wake(self, partitions: Iterable[Partition]) -> None:
         """Read these partitions again."""
@@ -162,10 +184,9 @@ class SimulatedWorker:
         """Raise the error: in a simulation nothing ends a runtime."""
         raise error
 
-    def store_changed(self, change: Change) -> None:
-        """Read the definition again if it was changed."""
-        if SUBSCRIPTIONS + self._working.subscription in change.writes:
-            self.machine.redefine()
+    def store_changed(self) -> None:
+        """Read the definition again."""
+        self.machine.redefine()
 
     # Its threads.
 
@@ -175,7 +196,7 @@ class SimulatedWorker:
         while True:
             seen, worked = machine.version, False
             for owned in list(machine.shards.values()):
-                work = self._next_work(owned)
+                work = self._io.next_work(owned, self._now())
                 if work is not None:
                     worked = True
                     yield ShardWork(owned, work)
@@ -187,25 +208,6 @@ class SimulatedWorker:
             if not worked and machine.version == seen:
                 self._set_timer()
                 yield None
-
-    def _next_work(self, owned: SimulatedShard) -> Callable[[], Answer] | None:
-        """Return what a shard needs from the store before it can continue; None if nothing."""
-        if owned.removed or owned.backs_off(self._now()):
-            return None
-        if owned.machine.loaded and owned.definitions != self.machine.definitions:
-            return partial(self._io.reopen, owned)
-        kind, partition, offset = owned.machine.step(self._now())
-        if kind is StepKind.LOAD:
-            return partial(self._io.load, owned)
-        if kind is StepKind.READ and partition is not None:
-            return partial(self._io.read, owned, partition, offset)
-        if kind is StepKind.READ_AGAIN and partition is not None:
-            return partial(self._io.read_again, owned, partition, offset)
-        for stream in owned.machine.intake.to_watch() if owned.machine.loaded else ():
-            stream.watched_from = stream.read_from
-            self._program.await_records(self.id, {stream.partition: stream.read_from})
-            return partial(self._io.inspect, owned, stream.partition)
-        return None
 
     def _do_commits(self) -> Generator[ShardWork | None, bool, None]:
         """The thread that stores."""
@@ -276,9 +278,15 @@ class SimulatedWorker:
             self._progress_due = True
             self._program.progress_due(self.id)
 
+    def _stored(self, owned: StoredShard, commit: ShardCommit) -> None:
+        """Check a commit that is stored."""
+        self.checks.group.committed(self, owned.name, owned.epoch)
+        if not owned.removed:
+            self.checks.committed(self, (owned.name, owned.epoch), commit)
+
     # Its answers to the runtime.
 
-    def lose(self, owned: SimulatedShard) -> None:
+    def lose(self, owned: StoredShard) -> None:
         """Give a shard up, which another worker owns or whose last commit is unknown."""
         self.checks.group.released(self, owned.name, owned.epoch)
         self.checks.left(self, [owned.machine.alone])
@@ -297,28 +305,39 @@ class SimulatedWorker:
         while not (self._leaving or self._paused):
             found = self.machine.next_call()
             if found is None:
-                break
+                return started
             started = True
             owned, turn = found
             place = owned.machine.lag.place(turn)
             shard = owned.name, owned.epoch
+            self.checks.beside(self, turn, self._alone)
             self.checks.called(self, self._working.subscription, shard, place, turn)
             takes_s = self._random.uniform(*self._working.takes_s)
             self._process.after(takes_s, partial(self._call, owned, turn))
+        self.machine.forgo()
         return started
+
+    @property
+    def _alone(self) -> list[Turn]:
+        """The messages that are called alone in this process, or are about to be."""
+        workers = [
+            each for each in self._program.sessions.values() if isinstance(each, SimulatedWorker)
+        ]
+        shards = [owned for each in workers for owned in each.machine.shards.values()]
+        return [owned.machine.alone for owned in shards if owned.machine.alone is not None]
 
     @property
     def _paused(self) -> bool:
         """True if the lease has ended."""
         return self._now() >= self._program.until(self.id)
 
-    def _call(self, owned: SimulatedShard, turn: Turn) -> None:
+    def _call(self, owned: StoredShard, turn: Turn) -> None:
         """Call the handler, whose time has passed."""
         if self.ended:
             return
         error: Exception | None = None
         try:
-            self._working.handler(self._delivery(turn))
+            self._working.handler(delivery_of(turn))
         except KillWorker:
             self._process.crash()
             return
@@ -333,14 +352,6 @@ class SimulatedWorker:
         self.machine.finished(
             owned, turn, outcome_of(error), now=now, now_ms=now_ms, random=self._random.random()
         )
-
-    def _delivery(self, turn: Turn) -> Delivery[Any]:
-        origin = turn.known_origin
-        record = original_record(turn.queue, turn.known_record, origin)
-        records = from_records([record])
-        batch = FetchedBatch(origin.partition, origin.offset, origin.offset + 1, records)
-        batch.decode = self._decode
-        return Delivery(batch, 0, turn.attempt)
 
     def _now(self) -> float:
         return self._process.clock.monotonic()

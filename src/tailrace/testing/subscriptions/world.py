@@ -14,11 +14,16 @@ Every guarantee of subscriptions is checked at every step.
 
 from __future__ import annotations
 
+from typing import Final
+
+from tailrace.delivery.process_gate import ProcessGate
 from tailrace.delivery.retry import Retry
+from tailrace.errors import InvalidValue
 from tailrace.group.protocol.times import Times
 from tailrace.message import Partition
 from tailrace.subscription.shard.options import ShardOptions
 from tailrace.subscription.shard.queues import OnDeadLetter
+from tailrace.subscription.shard.requests.request import RequestAction
 from tailrace.subscription.store.definition import (
     NewSubscription,
     StoredSubscription,
@@ -26,6 +31,11 @@ from tailrace.subscription.store.definition import (
     find_subscription,
 )
 from tailrace.subscription.store.names import ShardName, worker_group
+from tailrace.subscription.store.pause import pause, resume
+from tailrace.subscription.store.requests.entries import pending_requests
+from tailrace.subscription.store.requests.letters import PendingLetter, read_letters
+from tailrace.subscription.store.requests.making import Requester, put_requests
+from tailrace.subscription.store.requests.selection import LetterSelection
 from tailrace.subscription.store.shard_units import ShardUnits
 from tailrace.testing.faults import Faults
 from tailrace.testing.groups.consumer import SimulatedProcess
@@ -37,16 +47,20 @@ from tailrace.testing.subscriptions.worker import Handler, SimulatedWorker, Work
 from tailrace.topic.ledger import Progress
 from tailrace.topic.view import find
 
+EVERY_LETTER: Final = LetterSelection()
+
 
 class WorkerProcess(SimulatedProcess):
-    """A process of a `SubscriptionWorld`. Its worker joins again when it restarts."""
+    """A process of a `SubscriptionWorld`, with one worker for each subscription that it works for.
+    They join again when it restarts."""
 
     def __init__(self, world: SubscriptionWorld, name: str) -> None:
         super().__init__(world, name)
         self._subscriptions = world
-        self._options: WorkingOptions | None = None
-        self._lives = 0
-        self.session: SimulatedWorker | None = None
+        self._options: dict[str, WorkingOptions] = {}
+        self._joined = 0
+        self.sessions: dict[str, SimulatedWorker] = {}
+        """Its workers, by subscription."""
 
     def work(
         self,
@@ -60,41 +74,46 @@ class WorkerProcess(SimulatedProcess):
         """Work for a subscription, now and after every restart."""
         definition = self._subscriptions.stored(subscription).definition
         shard = ShardOptions(definition.retry, definition.policy, concurrency)
-        self._options = WorkingOptions(subscription, shard, handler, takes_s, progress_interval_s)
-        self._begin()
+        self._options[subscription] = WorkingOptions(
+            subscription, shard, handler, takes_s, progress_interval_s
+        )
+        self._begin(subscription)
 
     def start(self) -> None:
         """Begin a new life."""
         super().start()
-        self._begin()
+        self.sessions.clear()
+        self.start_again()
 
     def leave(self) -> None:
         """Stop working in an orderly way. `start_again` has it work again."""
-        if self.session is not None and self.alive:
-            self.program.unsubscribe(self.session.id)
-            self.session = None
+        if self.alive:
+            for session in self.sessions.values():
+                self.program.unsubscribe(session.id)
+            self.sessions.clear()
 
     def start_again(self) -> None:
         """Work again after `leave`."""
-        if self.alive and self.session is None:
-            self._begin()
+        if self.alive and not self.sessions:
+            for subscription in self._options:
+                self._begin(subscription)
 
-    def _begin(self) -> None:
-        if self._options is None:
-            return
-        self._lives += 1
+    def _begin(self, subscription: str) -> None:
+        self._joined += 1
         world, program = self._subscriptions, self.program
-        self.session = SimulatedWorker(
-            f"{self.token}/{self._lives}",
-            self._options,
+        session = self.sessions[subscription] = SimulatedWorker(
+            f"{self.token}/{self._joined}",
+            self._options[subscription],
             self,
             program,
             world.subscription_checks,
             world.decode,
+            self._gate,
         )
-        program.add(self.session, ShardUnits(program.backend))
+        program.add(session, ShardUnits(program.backend))
 
     def _make(self, process: Process) -> GroupProgram:
+        self._gate = ProcessGate()
         return GroupProgram(self._subscriptions, self)
 
 
@@ -107,6 +126,7 @@ class SubscriptionWorld(GroupWorld):
         super().__init__(seed, faults, times=times)
         self.subscription_checks = SubscriptionChecks(self.simulation, self.storage, self.checks)
         self._subscriptions: list[str] = []
+        self._requests = 0
 
     def subscription(
         self,
@@ -125,6 +145,48 @@ class SubscriptionWorld(GroupWorld):
         self._subscriptions.append(name)
         self.subscription_checks.policies[name] = policy
 
+    def ask(
+        self,
+        subscription: str,
+        action: RequestAction,
+        selection: LetterSelection = EVERY_LETTER,
+        *,
+        break_order: bool = False,
+    ) -> bool:
+        """Make a request on dead letters, as an operator does. False if it is refused, or if it
+        would select none."""
+        self._requests += 1
+        requester = Requester("operator", 1, f"dlq {action.value}")
+        try:
+            made = put_requests(
+                self.storage,
+                subscription,
+                selection,
+                action,
+                requester,
+                now_ms=int(self.now * 1000),
+                break_order=break_order,
+                id=f"request-{self._requests}",
+            )
+        except InvalidValue:
+            return False
+        checks = self.subscription_checks
+        for position in checks.requests.asked(self.stored(subscription), made.id):
+            checks.excuse(subscription, position)
+        return bool(made.entries)
+
+    def pause(self, subscription: str) -> None:
+        """Pause a subscription, as an operator does."""
+        pause(self.storage, subscription, "paused", "operator", int(self.now * 1000))
+
+    def resume(self, subscription: str) -> None:
+        """End a pause."""
+        resume(self.storage, subscription)
+
+    def letters(self, subscription: str) -> list[PendingLetter]:
+        """Return the dead letters of a subscription."""
+        return list(read_letters(self.storage, self.stored(subscription)))
+
     def stored(self, subscription: str) -> StoredSubscription:
         """Return a subscription as it is stored now."""
         found = find_subscription(self.storage, subscription)
@@ -142,6 +204,8 @@ class SubscriptionWorld(GroupWorld):
         found = super().outstanding()
         for name in self._subscriptions:
             found += [f"{name} has not consumed {each}" for each in self._unfinished(name)]
+            pending = pending_requests(self.storage, name)
+            found += [f"{name} has not carried out {each.id}" for each in pending]
             definition = self.stored(name).definition
             for number in range(definition.shards):
                 unit = str(ShardName(definition.generation, number))
@@ -158,9 +222,11 @@ class SubscriptionWorld(GroupWorld):
         """
         took_s = super().run_until_consumed(within_s=within_s)
         for name in self._subscriptions:
-            dead = self.subscription_checks.dead[name]
-            for position in dead:
-                self.subscription_checks.excuse(name, position)
+            checks, letters = self.subscription_checks, self.letters(name)
+            checks.check_counts(self.stored(name), len(letters))
+            for letter in letters:
+                checks.excuse(name, letter.origin)
+            checks.requests.check_ended(self.stored(name), iter(checks.dead[name]))
             topic = self.stored(name).definition.topic
             lost = self.checks.audit(worker_group(name), {topic}).lost
             if lost:
