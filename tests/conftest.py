@@ -24,7 +24,7 @@ settings.register_profile(
 settings.register_profile("soak", settings.get_profile("test"), max_examples=5000)
 settings.load_profile("soak" if soaking() else "test")
 
-pytest.register_assert_rewrite("tests.support.sql_contract")
+pytest.register_assert_rewrite("tests.support.effects_contract", "tests.support.sql_contract")
 
 # A process that a shell starts in the background ignores SIGINT, and so would its children.
 signal.signal(signal.SIGINT, signal.default_int_handler)

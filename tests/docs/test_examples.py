@@ -1,12 +1,12 @@
 """The examples of README and docs are run as they stand.
 
 Blocks fenced as `python` and `console` run, in order, page by page, in an empty directory. The
-Python blocks of a page share one namespace; of a `console` block the commands run that call
-`tailrace` or prepare its files, and each must exit with 0. On some pages the output that is shown
-under a command is compared too: only numbers, users and the directory may differ, and no number of
-a name or position, `c7` or `orders/0.3@0`. A `toml` block that begins with a comment of a file's
-name, `# shop.toml`, is that file from there on. Blocks that are not meant to run are fenced as
-`text`.
+Python blocks of a page share one namespace, and the tests that they define run at its end. Of a
+`console` block the commands run that call `tailrace` or prepare its files, and each must exit with
+0. On some pages the output that is shown under a command is compared too: only numbers, users and
+the directory may differ, and no number of a name or position, `c7` or `orders/0.3@0`. A `toml`
+block that begins with a comment of a file's name, `# shop.toml`, is that file from there on. Blocks
+that are not meant to run are fenced as `text`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tailrace import InvalidValue
+from tailrace.testing import AppRuns
+
 ROOT = Path(__file__).parents[2]
 PAGES = [page for page in [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))] if page.exists()]
 FENCE = re.compile(r"^```(python|console|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -33,7 +36,7 @@ DIRECTORY = "/srv/shop"
 """The directory in which pages run their examples, as they show it."""
 USER = re.compile(r"\S+@\S+(?= \()")
 NUMBER = re.compile(r"(?<![\w.@/])\d[\d.,:-]*(?: kB| bytes?)?")
-EXACT_OUTPUT = ("README.md", "five-minutes.md")
+EXACT_OUTPUT = ("README.md", "five-minutes.md", "subscriptions.md")
 """The pages whose shown outputs are compared."""
 COMMAND_SECONDS_MAX = 200
 PUBLIC = {
@@ -106,6 +109,14 @@ def run_python(block: Block, page: Path, namespace: ModuleType) -> None:
     exec(code, namespace.__dict__)
 
 
+def run_tests(namespace: ModuleType) -> None:
+    """Run the tests that a page defines. Each takes our fixture."""
+    tests = {name: each for name, each in vars(namespace).items() if name.startswith("test_")}
+    for test in tests.values():
+        with AppRuns() as runs:
+            test(runs)
+
+
 def run_console(block: Block, page: Path, path: str) -> None:
     for command in commands_of(block):
         done = subprocess.run(
@@ -164,6 +175,14 @@ def test_every_example_of_the_page_runs(
             write_file(block, directory)
         else:
             run_console(block, page, path_with_tailrace)
+    run_tests(namespace)
+
+
+def test_the_tests_of_a_page_run() -> None:
+    namespace = ModuleType("example")
+    exec("def test_it(tailrace): tailrace.run(None)", namespace.__dict__)
+    with pytest.raises(InvalidValue, match="app"):
+        run_tests(namespace)
 
 
 def test_only_tailrace_commands_of_a_console_block_and_their_setup_run() -> None:

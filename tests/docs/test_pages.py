@@ -17,6 +17,9 @@ from tailrace.pipeline.definition.options import PluginOption, options_of
 from tailrace.pipeline.definition.settings import PipelineSettings, WriterSettings
 from tailrace.settings import describe
 from tailrace.size import format_size
+from tailrace.subscription.shard import options as shard_options
+from tailrace.subscription.store.requests.making import PENDING_MAX
+from tailrace.subscription.store.requests.selection import SELECTED_MAX
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -61,6 +64,24 @@ def test_every_setting_of_a_pipeline_is_documented_as_it_is(
     assert shown == [
         (option.name, default_of(option), option.meaning) for option in options_of(declared)
     ]
+
+
+def test_the_limits_of_a_subscription_are_documented_as_they_are() -> None:
+    page = section((DOCS / "subscriptions.md").read_text(), "Limits")
+    shown = [line.split(" | ")[1] for line in page.splitlines() if line.startswith("| ")]
+    move_bytes, payload_bytes = (
+        f"{number >> 20} MiB"
+        for number in (shard_options.APPEND_BYTES_MAX, shard_options.PAYLOAD_BYTES_MAX)
+    )
+    limits = [
+        f"{shard_options.HELD_MAX:,}",
+        f"{shard_options.MOVES_MAX:,}, or {move_bytes}",
+        payload_bytes,
+        f"{SELECTED_MAX:,} keys or letters",
+        f"{PENDING_MAX:,}",
+    ]
+    assert [limit for limit in limits if limit not in shown] == []
+    assert f"up to {shard_options.PERMITS_AHEAD} times `concurrency`" in page
 
 
 def default_of(option: PluginOption) -> str:
@@ -120,7 +141,7 @@ def test_every_test_that_checks_a_safeguard_exists() -> None:
 def test_every_guarantee_is_checked_by_a_test() -> None:
     page = (DOCS / "guarantees.md").read_text()
     guarantees = re.findall(r"^## (\d+\. .+)$", page, re.MULTILINE)
-    assert len(guarantees) == 11
+    assert len(guarantees) == 13
     assert [name for name in guarantees if not HELD_BY.search(section(page, name))] == []
 
 

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 import tailrace
 from tailrace.pipeline.engine.driver import DriverOf, direct_driver
+from tailrace.pipeline.engine.run_session import RunSession
 from tailrace.pipeline.engine.spark_driver import spark_drivers
 from tailrace.spark.frames.native import SWITCH, has_native_reader
 from tailrace.spark.session import start
@@ -83,7 +84,7 @@ def driver_of(request: pytest.FixtureRequest) -> DriverOf:
     """Drivers of each engine in turn."""
     if request.param == "direct":
         return direct_driver
-    return spark_drivers(request.getfixturevalue("spark"))
+    return spark_drivers(RunSession(lambda: request.getfixturevalue("spark")))
 
 
 @pytest.fixture

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.support.pipelines.lake_file import WITHIN_S, LakeFile
@@ -105,6 +107,37 @@ def test_a_pipeline_without_executors_says_so_in_15_seconds_and_continues_when_t
         process.wait()
         for worker in (0, 1):
             cluster.restart_worker(worker)
+
+
+def add_order(lake: LakeFile, number: int) -> None:
+    """Append an order to the file that the pipeline reads."""
+    with (lake.directory / "in" / "orders.jsonl").open("a") as orders:
+        orders.write(f'{{"id": {number}}}\n')
+
+
+def orders_of(lake: LakeFile) -> list[object]:
+    """Return the orders in the Parquet files, by the names of the files."""
+    files = sorted((lake.directory / "out" / "orders").glob("*.parquet"))
+    return [number for each in files for number in pq.read_table(each)["id"].to_pylist()]
+
+
+@pytest.mark.parametrize("end", [SparkCluster.remove_applications, SparkCluster.restart_master])
+def test_a_pipeline_continues_after_its_cluster_ended_the_application(
+    cluster: SparkCluster, lake: LakeFile, end: Callable[[SparkCluster], None]
+) -> None:
+    """A master removes an application whose executors fail too often, and keeps none at its end."""
+    process = lake.start("--master", cluster.url)
+    try:
+        until(lambda: orders_of(lake) == [1, 2], "not delivered", within_s=WITHIN_S)
+        end(cluster)
+        until(lambda: not cluster.executor_pids(), "executors are left", within_s=WITHIN_S)
+        add_order(lake, 3)
+        until(lambda: orders_of(lake) == [1, 2, 3], "not delivered", within_s=WITHIN_S)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WITHIN_S) == 0, lake.output.read_text()
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_the_pipeline_of_the_demo_runs_on_a_cluster(cluster: SparkCluster, lake: LakeFile) -> None:

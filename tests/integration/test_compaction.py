@@ -9,12 +9,15 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tailrace.backend.capabilities import Compacted
 from tailrace.backend.contract import Change, Transaction
 from tailrace.backend.embedded import EmbeddedBackend, compaction, folding, writer
+from tailrace.backend.embedded.read_only import ReadOnlyBackend
+from tailrace.backend.embedded.time_search import FoldedEntries
 from tailrace.errors import Busy, CorruptBatch, DiskFull, HubClosed, UnknownTopic
 from tailrace.log.disk import Buffer, Disk
 from tailrace.topic.consumers import low_mark, register
@@ -107,6 +110,31 @@ def test_every_segment_keeps_the_last_of_its_keys(tmp_path: Path) -> None:
         assert (done.segments, done.rewritten, done.records_before) == (3, 3, 51)
         assert offsets(backend) == [15, 16, 32, 33, 48, 49, 50, 51]
         check_whole(backend)
+
+
+def test_a_search_by_time_continues_in_the_new_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "FOLD_ABOVE", 4)
+    monkeypatch.setattr(folding, "FOLD_COUNT", 4)
+    make_example(tmp_path)
+    with closing(open_hub(tmp_path)) as backend, closing(ReadOnlyBackend.open(tmp_path)) as reader:
+        times = reader.log.time_bounds(P0)
+        assert times is not None
+        folded, rows_read = reader.log._folded, []
+
+        def compact_behind(*arguments: Any) -> FoldedEntries:
+            found = folded(*arguments)
+            rows_read.append(found)
+            backend.compact(P0, lambda: 17)
+            return found
+
+        reader._segments.clear()  # Otherwise the old files stay open and can be read.
+        monkeypatch.setattr(reader.log, "_folded", compact_behind)
+        span = reader.log.offsets_between(P0, times.least_ms, times.greatest_ms + 1)
+        assert len(rows_read) == 2
+        assert span == (14, 28)
+        assert reader.log.time_bounds(P0) == times
 
 
 def test_a_segment_with_nothing_to_drop_is_left_alone(tmp_path: Path) -> None:

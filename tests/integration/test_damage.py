@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.backend.contract import Transaction
+from tailrace.backend.contract import OffsetSpan, Transaction
 from tailrace.backend.embedded import EmbeddedBackend, folding, writer
 from tailrace.errors import CorruptBatch
 from tailrace.log.columns import records_of
@@ -175,6 +175,62 @@ def test_every_flipped_bit_of_an_index_is_named_and_hides_no_record(
             missed += not (whole and named and more is None)
     record_evidence("log", "flipped bits in indexes", flips, [seed], missed)
     assert missed == 0
+
+
+def _spans(backend: EmbeddedBackend, rows: list[Record]) -> list[OffsetSpan]:
+    """The span of each tenth of the times that there are; each holds all records of these times."""
+    spans = []
+    for start_ms in range(0, 1000, 100):
+        span = backend.log.offsets_between(P0, start_ms, start_ms + 100)
+        held = [row.offset for row in rows if start_ms <= row.timestamp < start_ms + 100]
+        assert all(span.start <= offset < span.end for offset in held)
+        spans.append(span)
+    return spans
+
+
+def test_a_damaged_index_makes_no_range_of_time_too_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "FOLD_ABOVE", FOLD_ABOVE)
+    monkeypatch.setattr(folding, "FOLD_COUNT", FOLD_COUNT)
+    chance = random.Random(4)
+    with closing(EmbeddedBackend.open(tmp_path, sync="none", segment_bytes=1000)) as backend:
+        create(backend)
+        for number in range(100):
+            around = 10 * number + chance.randrange(-9, 10)
+            rows = (record(b"x", timestamp=max(0, around)), record(b"y", timestamp=10 * number))
+            backend.commit(Transaction(((P0, rows),)))
+        stored = read(backend, P0)
+        whole = _spans(backend, stored)
+        times = backend.log.time_bounds(P0)
+        bases = {info.base for info in backend.log.segments(P0)}
+        ends = {info.end_offset for info in backend.log.segments(P0)}
+        files = {file.with_suffix(".index") for file, _ in _batches(backend)}
+    indexes = sorted(file for file in files if file.exists())
+    assert len(indexes) > 3
+
+    def check() -> None:
+        with closing(EmbeddedBackend.open(tmp_path)) as backend:
+            found = _spans(backend, stored)
+            assert all(
+                span.start in (before.start, *bases) and span.end in (before.end, *ends)
+                for before, span in zip(whole, found, strict=True)
+            )
+            assert found != whole
+            with pytest.raises(CorruptBatch) as caught:
+                backend.log.time_bounds(P0)
+            assert caught.value.file == str(index)
+
+    for index in indexes:
+        for position in (0, 9, 40, index.stat().st_size - 1):
+            with _flipped(index, position, chance.randrange(8)):
+                check()
+        content = index.read_bytes()
+        index.unlink()
+        check()
+        index.write_bytes(content)
+    with closing(EmbeddedBackend.open(tmp_path)) as backend:
+        assert (_spans(backend, stored), backend.log.time_bounds(P0)) == (whole, times)
 
 
 def test_a_damaged_index_leaves_the_newest_batches_readable(hub: Path) -> None:

@@ -74,6 +74,8 @@ def test_lost_bytes_become_gaps_that_are_reported(tmp_path: Path) -> None:
         for partition in (P0, P1, P2):
             assert append(backend, partition, b"next").start == INCARNATION
         assert [row.offset for row in read(backend, P0)] == [0, 1, 2, 3, INCARNATION]
+        assert backend.log.amount(P0).records == backend.log.amount(P0, 0, 2 * INCARNATION).records
+        assert [backend.log.amount(each).records for each in (P0, P1, P2)] == [5, 2, 1]
         assert values(backend, P2) == [b"next"]
     with closing(_open(tmp_path, "second")) as backend:
         assert backend.info.incarnation == 2

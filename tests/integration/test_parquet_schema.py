@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 import tailrace
 from tailrace.hub.hub import Hub
 from tailrace.pipeline.engine.driver import direct_driver
+from tailrace.pipeline.engine.run_session import RunSession
 from tailrace.pipeline.engine.spark_driver import spark_drivers
 from tailrace.pipeline.writing import plan
 from tailrace.testing import MemoryBackend
@@ -95,7 +96,9 @@ def test_tasks_that_decide_differently_about_a_column_are_unified(
     ]
     documents[rows // 2 + 1] = {"b": {"c": [1]}}
     steps = [Step(documents)]
-    refused = write_steps(hub, spark_drivers(spark), tmp_path / "out", steps, batch_rows=rows)
+    refused = write_steps(
+        hub, spark_drivers(RunSession(lambda: spark)), tmp_path / "out", steps, batch_rows=rows
+    )
     assert refused == bad
     kept = [row for row in numbered(steps) if row["id"] not in bad]
     check_documents(tmp_path / "out" / "orders", kept)
@@ -134,7 +137,9 @@ def test_spark_writes_the_same_table_as_one_record_after_the_other(
         steps = _random_steps(chance)
         with tailrace.open(tmp_path / f"hub-{number}") as spark_hub:
             out = tmp_path / f"spark-{number}"
-            refused = write_steps(spark_hub, spark_drivers(spark), out, steps, batch_rows=100)
+            refused = write_steps(
+                spark_hub, spark_drivers(RunSession(lambda: spark)), out, steps, batch_rows=100
+            )
         memory = Hub.from_backend(MemoryBackend())
         alone = tmp_path / f"direct-{number}"
         expected = write_steps(memory, direct_driver, alone, steps, batch_rows=1)

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 import tailrace
 from tailrace import writers
 from tailrace.pipeline.engine.driver import DriverOf
+from tailrace.pipeline.engine.run_session import RunSession
 from tailrace.pipeline.engine.spark_driver import spark_drivers
 from tailrace.pipeline.writer import Writer
 from tests.support.pipelines.pausing_writer import DyingWriter, PausingWriter
@@ -87,7 +88,7 @@ def test_a_task_that_dies_after_its_write_is_run_again_and_its_rows_count_once(
     hub: tailrace.Hub, spark: SparkSession, tmp_path: Path, sink: Sink
 ) -> None:
     writer = DyingWriter(into(sink, tmp_path), str(tmp_path))
-    bench = WriterBench(hub, spark_drivers(spark), writer)
+    bench = WriterBench(hub, spark_drivers(RunSession(lambda: spark)), writer)
     bench.append("A" * ROWS)
     run = bench.run()
     assert not run.failed, run.ledger.state

@@ -250,7 +250,7 @@ def test_the_second_signal_ends_a_run_at_once(lake: Lake) -> None:
     child.terminate()
     assert child.stderr is not None
     assert any(b"stopping" in line for line in child.stderr)
-    child.terminate()
+    child.send_signal(signal.SIGINT)
     status, _, error = ended(child)
     assert status == 3
     assert "will be delivered again" in error

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 import tailrace
 from tailrace import functions as fn
 from tailrace import writers
+from tailrace.pipeline.engine.run_session import RunSession
 from tailrace.pipeline.engine.spark_driver import spark_drivers
 from tailrace.pipeline.writer_status import WriterStatus
 from tests.support.pipelines.recording_writer import RecordingWriter, delivered, deliveries, set_bad
@@ -116,7 +117,7 @@ def test_a_sink_of_sparks_own_gets_the_rows_through_functions_in_sql(
     path = tmp_path / "csv"
     with tailrace.open(tmp_path / "hub") as hub:
         writer = writers.spark("csv", {"path": str(path)}, schema="n BIGINT, double BIGINT")
-        bench = WriterBench(hub, spark_drivers(spark), writer)
+        bench = WriterBench(hub, spark_drivers(RunSession(lambda: spark)), writer)
         bench.append("A" * 100)
         bench.options = {
             "functions": [
@@ -145,7 +146,9 @@ def test_records_that_sql_handles_are_resumed_one_at_a_time_too(
 ) -> None:
     sink.mkdir()
     with tailrace.open(tmp_path / "hub") as hub:
-        bench = WriterBench(hub, spark_drivers(spark), RecordingWriter(str(sink)))
+        bench = WriterBench(
+            hub, spark_drivers(RunSession(lambda: spark)), RecordingWriter(str(sink))
+        )
         bench.append("A" * 6)
         bench.options = {"functions": [fn.sql("n", "n <> 2", schema="n BIGINT")]}
         set_bad(sink, 4)
@@ -164,7 +167,9 @@ def test_a_record_that_a_function_before_sql_refuses_is_parked_alone(
 ) -> None:
     sink.mkdir()
     with tailrace.open(tmp_path / "hub") as hub:
-        bench = WriterBench(hub, spark_drivers(spark), RecordingWriter(str(sink)))
+        bench = WriterBench(
+            hub, spark_drivers(RunSession(lambda: spark)), RecordingWriter(str(sink))
+        )
         bench.append("A" * 6)
         functions = [fn.python(_fails_at_two), fn.sql("n", "n <> 4", schema="n BIGINT")]
         bench.options = {"functions": functions, "on_error": "park"}

@@ -16,6 +16,7 @@ from tailrace import Pipeline, writers
 from tailrace.errors import ConfigError
 from tailrace.operations.explain import explain
 from tailrace.operations.status import status
+from tailrace.pipeline.engine.run_session import RunSession
 from tailrace.pipeline.engine.spark_driver import spark_drivers
 from tailrace.pipeline.report import RunOutcome
 from tailrace.pipeline.run import PipelineRun
@@ -200,7 +201,7 @@ def test_a_writer_on_spark_goes_on_when_its_sink_is_back(
     lake = Pipeline("lake", CountingReader(rows_file=str(rows_file)))
     lake.write("files", writers.file(str(out)))
     with tailrace.open(tmp_path / "hub") as hub:
-        drivers = spark_drivers(spark)
+        drivers = spark_drivers(RunSession(lambda: spark))
         running = RunningPipeline(
             PipelineRun(hub, lake.definition, until=Until.STOPPED, driver_of=drivers)
         )
@@ -222,7 +223,7 @@ def test_a_sink_of_sparks_own_is_waited_for(spark: SparkSession, tmp_path: Path)
     (tmp_path / "mount").touch()
     writer = writers.spark("csv", {"path": str(tmp_path / "mount/csv")}, schema="n BIGINT")
     with tailrace.open(tmp_path / "hub") as hub:
-        bench = WriterBench(hub, spark_drivers(spark), writer)
+        bench = WriterBench(hub, spark_drivers(RunSession(lambda: spark)), writer)
         bench.append("A" * 100)
         run = bench.start()
         run.drain()

@@ -18,6 +18,7 @@ from tailrace.pipeline.definition.definition import PipelineDefinition, WriterDe
 from tailrace.pipeline.engine import sent_records
 from tailrace.pipeline.engine.driver import Driver, DriverOf
 from tailrace.pipeline.engine.executors import Executors
+from tailrace.pipeline.engine.run_session import RunSession
 from tailrace.pipeline.engine.spark_driver import SparkDriver, spark_drivers
 from tailrace.pipeline.writer import Writer
 from tailrace.pipeline.writer_status import WriterStatus
@@ -45,7 +46,7 @@ class AnsweredExecutors(Executors):
 
 def placed(spark: SparkSession, placement: WorkPlacement) -> DriverOf:
     """Drivers whose executors share as much as a placement says."""
-    drivers = spark_drivers(spark)
+    drivers = spark_drivers(RunSession(lambda: spark))
 
     def driver_of(
         hub: tailrace.Hub, pipeline: PipelineDefinition, writer: WriterDefinition

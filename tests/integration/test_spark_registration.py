@@ -51,7 +51,7 @@ def show():
     topic = spark.read.format("tailrace").load(hub + "/orders")
     frames = topic, tailrace.spark.read(spark, "orders", hub=hub)
     plans = [frame._jdf.queryExecution().executedPlan().toString() for frame in frames]
-    print([frame.count() for frame in frames], ["ColumnarToRow" in plan for plan in plans])
+    print([frame.count() for frame in frames], ["(native)" in plan for plan in plans])
 
 
 tailrace.spark.register(spark)
@@ -63,6 +63,36 @@ other.join()
 spark.conf.set("spark.tailrace.native", "false")
 show()
 """
+
+READS_DAMAGE = """
+import sys
+from pyspark.sql import SparkSession
+import tailrace.spark
+
+hub = sys.argv[1]
+spark = SparkSession.builder.master("local[1]").getOrCreate()
+tailrace.spark.register(spark)
+topic = spark.read.format("tailrace").load(hub + "/orders")
+for frame in topic, tailrace.spark.read(spark, "orders", hub=hub):
+    try:
+        frame.collect()
+    except Exception as error:
+        print(str(error).partition(" in /")[0])
+"""
+
+
+@pytest.mark.timeout(300)
+def test_the_native_reader_of_a_registered_session_names_damage(tmp_path: Path) -> None:
+    with tailrace.open(tmp_path / "hub") as hub:
+        hub.create_topic("orders", bytes, partitions=1).push_many(numbers(50))
+    [log] = (tmp_path / "hub").rglob("*.log")
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 0x10
+    log.write_bytes(data)
+    command = [sys.executable, "-c", READS_DAMAGE, str(tmp_path / "hub")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    said = "[USER_RAISED_EXCEPTION] orders/0.0@0 to @49 is damaged"
+    assert done.stdout.splitlines() == [said, said], done.stderr
 
 
 @pytest.mark.timeout(300)

@@ -43,6 +43,41 @@ stop_started()
 print(mine.sparkContext.master, mine.range(3).count())
 """
 
+ENDED = """
+import sys
+import tailrace
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+who, how = sys.argv[1:]
+if who == "mine":
+    off = {"spark.ui.enabled": "false"}
+    SparkSession.builder.master("local[1]").config(map=off).getOrCreate()
+lake = tailrace.Pipeline.from_file("lake.toml")
+ended = []
+
+
+def follow(progress):
+    rows = sum(writer.rows for writer in progress.writers)
+    if rows == 2 and not ended:
+        ended.append(SparkSession.active())
+        if how == "killed":
+            SparkContext._gateway.proc.kill()
+        else:
+            ended[0].sparkContext._jsc.sc().stop()  # As Spark does if a master removes it.
+        with open("in/orders.jsonl", "a") as more:
+            more.write('{"id": 3}\\n')
+    elif rows == 3 or any(writer.state == "failed" for writer in progress.writers):
+        lake.stop()
+
+
+with tailrace.open("hub") as hub:
+    try:
+        print(lake.run(hub, progress=follow).writer("files").rows)
+    except tailrace.PipelineFailed as failed:
+        print(failed)
+"""
+
 
 @pytest.fixture
 def lake(tmp_path: Path) -> LakeFile:
@@ -55,6 +90,24 @@ def test_a_session_leaves_nothing_to_the_next_one_and_an_existing_one_is_used_as
     done = lake.run(sys.executable, "-c", PROGRAM)
     assert done.stdout.splitlines() == ["local[1] 7", "local[*] unset", "2", "local[2] 3"]
     assert "used as it is; ignored: spark.master=local[1,4]" in done.stderr
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_a_session_that_ends_by_itself_is_replaced_and_the_writers_continue(
+    lake: LakeFile, how: str
+) -> None:
+    """A cluster stops a session; lack of memory kills Java."""
+    assert lake.run(sys.executable, "-c", ENDED, "ours", how).stdout == "3\n"
+    status = lake.tailrace("pipeline", "status", "-o", "json").stdout
+    assert '"rows":3' in status.replace(" ", "")
+
+
+def test_a_session_of_the_program_that_ends_is_not_replaced_and_the_writers_fail(
+    lake: LakeFile,
+) -> None:
+    program = (sys.executable, "-c", ENDED, "mine", "stopped")
+    printed = lake.run(*program, PYSPARK_PYTHON=sys.executable).stdout
+    assert "the Spark session of this process has ended · start another" in printed
 
 
 @pytest.mark.parametrize("named_in", ["--master", "spark-defaults.conf"])
@@ -83,6 +136,14 @@ def test_a_master_that_cannot_be_reached_is_reported_in_15_seconds_and_explained
     assert reason in lake.tailrace("pipeline", "status", "lake").stdout
     assert reason in lake.tailrace("explain", "lake").stdout
     assert reason in lake.tailrace("explain", "lake/files").stdout
+
+
+def test_a_setting_that_spark_refuses_ends_the_run_with_one_sentence(lake: LakeFile) -> None:
+    options = ["--master", "local[1]", "--conf", "spark.cores.max=0"]
+    done = lake.tailrace("pipeline", "run", "lake.toml", "--once", *options, status=2)
+    reason = "Spark does not start: Total executor cores must be a positive number"
+    assert done.stderr.splitlines()[-1] == f"ConfigError: {reason}"
+    assert "SparkSubmit" not in done.stderr
 
 
 def test_a_pipeline_whose_master_could_not_be_reached_is_well_after_its_next_run(

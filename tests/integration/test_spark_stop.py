@@ -17,6 +17,7 @@ from tailrace.pipeline.catalog import register
 from tailrace.pipeline.definition.checks import writer_definition
 from tailrace.pipeline.definition.definition import PipelineDefinition
 from tailrace.pipeline.engine import spark_driver
+from tailrace.pipeline.engine.run_session import RunSession
 from tailrace.pipeline.writer_status import WriterStatus
 from tailrace.pipeline.writing.writer_run import WriterRun
 from tailrace.source.reader import Reader
@@ -65,7 +66,9 @@ def stopped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
     with tailrace.open(path / "hub") as hub, pytest.MonkeyPatch.context() as patch:
         patch.setattr(spark_driver, "QUERY_TIMEOUT_S", 3600.0)  # so that only the query delivers
         bench = WriterBench(
-            hub, spark_driver.spark_drivers(spark), RecordingWriter(str(sink), delay_s=1.0)
+            hub,
+            spark_driver.spark_drivers(RunSession(lambda: spark)),
+            RecordingWriter(str(sink), delay_s=1.0),
         )
         driven = Driven(bench)
         try:

@@ -170,7 +170,7 @@ def test_the_native_reader_reads_the_columns_of_a_query_alone(
 ) -> None:
     frame: Any = read(spark, hub, "orders").where("partition = 1").select("value")
     plan = frame._jdf.queryExecution().executedPlan().toString()
-    assert ("ColumnarToRow" in plan) is (reader == "native")
+    assert ("(native)" in plan) is (reader == "native")
     assert ("mode#" in plan) is (reader == "python"), "Spark asks Python for all columns"
     assert "Filter (" not in plan
 

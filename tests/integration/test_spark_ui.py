@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 import tailrace
 from tailrace import functions as fn
+from tailrace.pipeline.engine.run_session import RunSession
 from tailrace.pipeline.engine.spark_driver import spark_drivers
 from tests.integration.topics_on_spark import numbers, stream
 from tests.support.pipelines.recording_writer import RecordingWriter
@@ -34,7 +35,7 @@ def test_a_job_of_a_writer_has_the_names_of_the_writer_and_of_the_records(
     context: Any = spark.sparkContext
     with tailrace.open(tmp_path / "hub") as hub:
         writer = RecordingWriter(str(directory(tmp_path / "sink")))
-        bench = WriterBench(hub, spark_drivers(spark), writer)
+        bench = WriterBench(hub, spark_drivers(RunSession(lambda: spark)), writer)
         bench.append("A" * 20)
         bench.run()
         bench.options = {"functions": [fn.sql("*", where="n > 0", schema="n BIGINT")]}

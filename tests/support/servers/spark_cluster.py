@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -168,16 +170,40 @@ class SparkCluster:
         for _ in range(_STARTS_MAX):
             port, self._web = _free_ports(2)
             self.url = f"spark://127.0.0.1:{port}"
-            ports = ("--port", str(port), "--webui-port", str(self._web))
-            self._master = self._start("master", (), _MASTER, "--host", "127.0.0.1", *ports)
             try:
-                self._wait(lambda: self.state()["status"] == "ALIVE", "a master")
+                self._start_master()
             except Unavailable as error:
                 reason = error
-                stop(self._master, signal.SIGTERM)
             else:
                 return
         raise reason
+
+    def remove_applications(self) -> None:
+        """Let the master remove all applications, as an operator does on its web page."""
+        home = f"http://127.0.0.1:{self._web}/"
+        with urllib.request.urlopen(home, timeout=10) as page:
+            forms = re.findall(r'<form action="app/kill/".*?</form>', page.read().decode(), re.S)
+        for form in forms:
+            fields = re.findall(r'name="(\w+)" value="([^"]*)"', form)
+            asked = urllib.parse.urlencode(fields).encode()
+            urllib.request.urlopen(f"{home}app/kill/", asked, timeout=10).close()
+
+    def restart_master(self) -> None:
+        """Stop the master and start another at its address, which knows no application."""
+        if self._master is not None:
+            stop(self._master, signal.SIGTERM)
+        self._start_master()
+        self.await_workers()
+
+    def _start_master(self) -> None:
+        port = self.url.rpartition(":")[2]
+        ports = ("--port", port, "--webui-port", str(self._web))
+        self._master = self._start("master", (), _MASTER, "--host", "127.0.0.1", *ports)
+        try:
+            self._wait(lambda: self.state()["status"] == "ALIVE", "a master")
+        except Unavailable:
+            stop(self._master, signal.SIGTERM)
+            raise
 
     def _start_worker(self, number: int) -> subprocess.Popen[bytes]:
         work = self._directory / f"worker-{number}"
