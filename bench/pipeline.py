@@ -65,6 +65,7 @@ class _Transform:
         self._batches = batches
 
     def ours(self, directory: Path, timer: Timer) -> int:
+        from tailrace.pipeline.engine.run_session import RunSession
         from tailrace.pipeline.engine.spark_driver import spark_drivers
 
         functions = [fn.skip("total", "<", 100), fn.omit("card"), fn.rename({"id": "number"})]
@@ -72,7 +73,7 @@ class _Transform:
         with tailrace.open(directory / "hub", sync="none") as hub:
             _fill(hub, self._batches)
             options = {"functions": functions, "batch_rows": self._batches * BATCH}
-            run = _run(hub, spark_drivers(self._spark), writer, options)
+            run = _run(hub, spark_drivers(RunSession(lambda: self._spark)), writer, options)
             with timer.running():
                 run.drain()
         return self._batches * BATCH

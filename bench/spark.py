@@ -43,10 +43,11 @@ DEADLINE_S = 600
 
 READ_REASON = (
     "two thirds of the processor's time are Java's, to make rows of the columns that Python sends:"
-    " as much as the Parquet source takes for all of its work"
+    " no less than the Parquet source takes for all of its work"
 )
 NATIVE_REASON = (
-    "a sixth of the samples is in the reader; the rest is Spark's, to make rows of columns"
+    "two thirds of the samples of a task are in the reader, which decodes records and makes rows;"
+    " the rest is Spark's, to count and pass them on"
 )
 BATCH_REASON = "nearly all of it is what Spark takes to run any task in Python"
 

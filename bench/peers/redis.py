@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,12 +62,20 @@ class Redis(NamedTuple):
         return int(nanoseconds) / 1e9
 
 
+class Durability(Enum):
+    """What a server writes to disk, as options of its command."""
+
+    NONE = "--appendonly no"
+    ALWAYS = "--appendonly yes --appendfsync always"
+    """Each command is on the disk before it is answered."""
+
+
 @contextmanager
-def opened(directory: Path) -> Iterator[Redis]:
-    """Start a server that keeps everything in memory and writes nothing to disk."""
+def opened(directory: Path, durability: Durability = Durability.NONE) -> Iterator[Redis]:
+    """Start a server."""
     for _ in range(_STARTS_MAX):
         port = _free_port()
-        with _server(directory, port) as server:
+        with _server(directory, port, durability) as server:
             client = redis.Redis(port=port)
             if _answers(client, server):
                 with client:
@@ -85,8 +94,11 @@ def add(client: Any, messages: list[tuple[bytes, bytes]]) -> None:
 
 
 @contextmanager
-def _server(directory: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    options = f"--port {port} --bind 127.0.0.1 --dir {directory} --appendonly no --daemonize no"
+def _server(
+    directory: Path, port: int, durability: Durability
+) -> Iterator[subprocess.Popen[bytes]]:
+    options = f"--port {port} --bind 127.0.0.1 --dir {directory} --daemonize no"
+    options = f"{options} {durability.value}"
     server = subprocess.Popen(
         ["redis-server", *options.split(), "--save", ""], stdout=subprocess.DEVNULL
     )
