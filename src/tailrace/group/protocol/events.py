@@ -67,10 +67,14 @@ class Lost(NamedTuple):
 
 
 class LeaderFound(NamedTuple):
-    """The leader of a group by the store; `entry` is None if there is none. Also posted unasked."""
+    """The leader of a group by the store; `entry` is None if there is none. Also posted unasked.
+
+    `removed_at` is the version at which a watched leader was removed: a later leader stands.
+    """
 
     group: str
     entry: LeaderEntry | None
+    removed_at: int | None = None
 
 
 class Elected(NamedTuple):

@@ -128,7 +128,9 @@ class Registry:
                 return self._subscribe(event, now)
             case Unsubscribed() | Died() | Progressed() | Drained() | Lost():
                 return self._agents.handle(event.session, event, now)
-            case LeaderFound(group, entry):
+            case LeaderFound(group, entry, removed_at):
+                if entry is None:
+                    return self._found_none(group, removed_at, now)
                 return self._found(group, entry, now)
             case Elected():
                 return self._elected(event, now)
@@ -179,14 +181,21 @@ class Registry:
 
     # Leaders.
 
-    def _found(self, group: str, entry: LeaderEntry | None, now: float) -> list[Action]:
+    def _found_none(self, group: str, removed_at: int | None, now: float) -> list[Action]:
         followed = self._followed.get(group)
         if followed is None:
             return []
-        if entry is None:
-            self._leaders.end(group)
-            followed.entry = None
-            return self._elect(group, 0, now) if self._agents.has_session(group) else []
+        # The removal of an earlier leader may be reported after the election of this process.
+        if removed_at is not None and followed.entry and removed_at < followed.entry.term:
+            return []
+        self._leaders.end(group)
+        followed.entry = None
+        return self._elect(group, 0, now) if self._agents.has_session(group) else []
+
+    def _found(self, group: str, entry: LeaderEntry, now: float) -> list[Action]:
+        followed = self._followed.get(group)
+        if followed is None:
+            return []
         if followed.entry is not None and entry.term < followed.entry.term:
             return []
         leader = self._leaders.leader(group)

@@ -160,7 +160,7 @@ class StoreWatcher:
         present = {entry.key for entry in entries}
         for group in self._groups():
             if LEADERS + group not in present:
-                self._post(LeaderFound(group, None))
+                self._post(LeaderFound(group, None, floor))
             self._check(group)
         for member in list(self._members.values()):
             member.store_changed()

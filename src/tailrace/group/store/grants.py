@@ -51,7 +51,7 @@ def leader_found(entry: Entry) -> LeaderFound:
     """Return the leader in an entry under `LEADERS`, which may be removed (see `Store.watch`)."""
     group = entry.key.removeprefix(LEADERS)
     if entry.value is None:
-        return LeaderFound(group, None)
+        return LeaderFound(group, None, entry.version)
     return LeaderFound(group, LeaderEntry(_decode_leader(entry.value).process, entry.version))
 
 
@@ -59,9 +59,9 @@ def led_by(backend: Backend, process: str) -> tuple[tuple[str, int], ...]:
     """Return the groups that a process leads, with terms."""
     found = [leader_found(entry) for entry in backend.store.scan(LEADERS)]
     return tuple(
-        (group, entry.term)
-        for group, entry in found
-        if entry is not None and entry.process == process
+        (each.group, each.entry.term)
+        for each in found
+        if each.entry is not None and each.entry.process == process
     )
 
 

@@ -26,3 +26,15 @@ def test_a_second_election_whose_answer_is_lost_is_repeated() -> None:
     assert FindLeader(GROUP) in registry.handle(Tick(), answered_by)
     found = registry.handle(LeaderFound(GROUP, LeaderEntry(PROCESS, 11)), answered_by)
     assert found == [Elect(GROUP, 11)]
+
+
+def test_the_removal_of_an_earlier_leader_does_not_end_a_later_one() -> None:
+    """The thread that watches the store may report a change after the election that follows it."""
+    registry = Registry(PROCESS, TIMES)
+    registry.handle(Subscribed("a.1/c", GROUP, 35.0), 0.0)
+    assert registry.handle(LeaderFound(GROUP, None), 0.0) == [Elect(GROUP, 0)]
+    registry.handle(Elected(GROUP, 11, ()), 0.1)
+    assert registry.handle(LeaderFound(GROUP, None, removed_at=10), 0.2) == []
+    assert registry.leads == [GROUP]
+    assert registry.handle(LeaderFound(GROUP, None, removed_at=12), 0.3) == [Elect(GROUP, 0)]
+    assert registry.leads == []

@@ -91,7 +91,16 @@ def test_resigning_leaves_no_leader_and_is_answered(scripted: ScriptedRuntime) -
     elected = scripted.event(Elected)
     assert isinstance(elected, Elected)
     scripted.do(Resign("billing", elected.term))
-    until(lambda: LeaderFound("billing", None) in scripted.machine.events)
+    until(lambda: scripted.machine.of(LeaderFound)[-1:] and found_last(scripted).entry is None)
+    removed_at = found_last(scripted).removed_at
+    assert removed_at is not None
+    assert removed_at > elected.term
+
+
+def found_last(scripted: ScriptedRuntime) -> LeaderFound:
+    found = scripted.machine.of(LeaderFound)[-1]
+    assert isinstance(found, LeaderFound)
+    return found
 
 
 def test_units_are_derived_from_the_topic(scripted: ScriptedRuntime) -> None:
@@ -184,8 +193,8 @@ def test_a_change_of_leader_is_posted_unasked(scripted: ScriptedRuntime) -> None
     version = scripted.backend.store.commit(Change(writes={LEADERS + "billing": value}))
     found = LeaderFound("billing", LeaderEntry("another", version))
     until(lambda: found in scripted.machine.events)
-    scripted.backend.store.commit(Change(writes={LEADERS + "billing": None}))
-    until(lambda: scripted.machine.events[-1] == LeaderFound("billing", None))
+    removed_at = scripted.backend.store.commit(Change(writes={LEADERS + "billing": None}))
+    until(lambda: scripted.machine.events[-1] == LeaderFound("billing", None, removed_at))
 
 
 def test_a_leader_reads_the_units_again_when_a_topic_changes(scripted: ScriptedRuntime) -> None:

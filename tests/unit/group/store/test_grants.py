@@ -86,7 +86,8 @@ def test_a_watch_shows_leaders_that_come_and_go(backend: Backend, orders: Topic[
     assert leader_found(entry) == LeaderFound(GROUP, LeaderEntry("p1", won.term))
     resign(backend, GROUP, won.term)
     [entry] = backend.store.watch(LEADERS, before)
-    assert leader_found(entry) == LeaderFound(GROUP, None)
+    assert leader_found(entry) == LeaderFound(GROUP, None, removed_at=entry.version)
+    assert entry.version > won.term
 
 
 def test_a_deleted_group_has_no_leader(backend: Backend, orders: Topic[Any]) -> None:
