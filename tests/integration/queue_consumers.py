@@ -17,10 +17,19 @@ from typing import Any, NamedTuple
 import psycopg
 
 import tailrace
-from tailrace import Delivery, Hub, Queue, QueueStats, Retry, SqlEffects
+from tailrace import (
+    Delivery,
+    EffectsUnavailable,
+    Hub,
+    Queue,
+    QueueConsumer,
+    QueueStats,
+    Retry,
+    SqlEffects,
+)
 from tests.support.processes import Child, Report
 from tests.support.topics import all_messages
-from tests.support.waiting import until
+from tests.support.waiting import DEADLINE_S, until
 
 NAME = "jobs"
 OUTPUT = "done"
@@ -74,10 +83,24 @@ def consume(
         options["effects"] = SqlEffects(database)
     with (
         tailrace.open(hub_path) as hub,
-        hub.queue(NAME, int).tail(handler, **options) as consumer,
+        start_again_until_the_database_answers(hub, handler, **options) as consumer,
     ):
         report(consumer.id)
         over.wait()
+
+
+def start_again_until_the_database_answers(
+    hub: Hub, handler: Callable[[Delivery[int]], None], **options: Any
+) -> QueueConsumer:
+    """Start a consumer as a supervisor would: it refuses to start without its database."""
+    queue, started = hub.queue(NAME, int), time.monotonic()
+    while True:
+        try:
+            return queue.tail(handler, **options)
+        except EffectsUnavailable:
+            if time.monotonic() - started > DEADLINE_S:
+                raise
+            time.sleep(0.05)
 
 
 def make_queue(path: Path, *, retry: Retry = QUICKLY, shards: int = SHARDS) -> None:
