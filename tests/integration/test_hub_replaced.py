@@ -87,8 +87,14 @@ replacements = pytest.mark.parametrize(
 
 
 def _create(directory: Path) -> None:
+    """Create a hub in another process: SQLite shares state among the connections of a process."""
+    assert list(Child(_create_hub, directory).rest()) == ["created"]
+
+
+def _create_hub(report: Report, directory: Path) -> None:
     with tailrace.open(directory, sync="none") as hub:
         hub.create_topic("orders", bytes, partitions=1).push(b"of the new hub")
+    report("created")
 
 
 @pytest.fixture
