@@ -124,8 +124,11 @@ def _revive(world: SubscriptionWorld, name: str) -> None:
     world.at(world.now + 1.0, partial(_revive, world, name))
 
 
-def trial(seed: int) -> Trial:
-    """Return processes, a subscription, messages with fates, scalings and faults."""
+def trial(seed: int, *, slice_max: int = 0) -> Trial:
+    """Return processes, a subscription, messages with fates, scalings and faults.
+
+    With `slice_max`, a call has up to so many messages of a partition.
+    """
     random = Random(f"subscription trial {seed}")
     world = SubscriptionWorld(seed, Faults.drawn(random))
     partitions = random.choice([1, 2, 4])
@@ -146,11 +149,15 @@ def trial(seed: int) -> Trial:
             service,
             takes_s=random.choice(TAKES_S),
             concurrency=random.choice([1, 4, 8]),
+            slice_max=slice_max,
         )
         if random.random() < 0.5:
             world.at(random.uniform(1, FAULTY_S), world.worker(name).leave)
             world.at(random.uniform(1, FAULTY_S), world.worker(name).start_again)
-    world.produce("orders", orders, every_s=every_s)
+    burst = Random(f"bursts {seed}").choice([6, 12]) if slice_max else 1
+    for number, (key, value) in enumerate(orders):
+        at = world.now + number // burst * burst * every_s
+        world.at(at, partial(world.push, "orders", value, key=key))
     for _ in range(random.randrange(3)):
         count = partitions * random.choice([1, 2, 3])
         world.at(random.uniform(1, FAULTY_S), partial(world.scale, "orders", count))
@@ -190,9 +197,9 @@ def pause_at_times(world: SubscriptionWorld, seed: int) -> None:
     world.at(FAULTY_S, partial(world.resume, NAME))
 
 
-def run(seed: int, *, pauses: bool = False) -> Trial:
+def run(seed: int, *, pauses: bool = False, slice_max: int = 0) -> Trial:
     """Run a trial of a seed."""
-    made = trial(seed)
+    made = trial(seed, slice_max=slice_max)
     if pauses:
         pause_at_times(made.world, seed)
     made.run()

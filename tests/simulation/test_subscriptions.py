@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 
 from tailrace import Delivery, Retry
+from tailrace.delivery.key_lanes import KeyLanes, LaneName
 from tailrace.subscription.shard.commit.commit import ShardCommit
+from tailrace.subscription.shard.lag import KeyLag
 from tailrace.subscription.shard.machine import ShardMachine
 from tailrace.subscription.shard.queues import OnDeadLetter
+from tailrace.subscription.shard.slices import BatchSlice
 from tailrace.testing.faults import Faults
 from tailrace.testing.simulation import Violation
 from tailrace.testing.subscriptions.worker import KillWorker
@@ -44,6 +47,61 @@ def test_subscriptions_keep_their_promises_under_faults_and_scaling(
     record_evidence("subscriptions", what, len(seeds), seeds, len(violations))
     if violations:
         pytest.fail("\n\n".join(map(str, violations[:3])), pytrace=False)
+
+
+SLICE_SEEDS = count("slice_seeds", test=30, soak=1000)
+
+
+@pytest.mark.part("queues")
+@pytest.mark.timeout(3000)
+def test_calls_of_several_messages_keep_the_promises_too(record_evidence: RecordEvidence) -> None:
+    violations = []
+    for seed in range(SLICE_SEEDS):
+        try:
+            run(seed, pauses=seed % 3 == 0, slice_max=3)
+        except Violation as violation:
+            violations.append(violation)
+    what = "virtual minutes of a subscription with batches under faults"
+    record_evidence("queues", what, SLICE_SEEDS, range(SLICE_SEEDS), len(violations))
+    if violations:
+        pytest.fail("\n\n".join(map(str, violations[:3])), pytrace=False)
+
+
+def without_the_lanes_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slice is called although a key of it lags, or has an earlier message."""
+    monkeypatch.setattr(KeyLag, "holds_back", lambda lag, turn: False)
+
+
+def without_the_lane_of_the_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The slices of a partition are called in any order, and at the same time."""
+    right = KeyLanes.append
+
+    def append(lanes: KeyLanes, name: LaneName, id: int) -> None:
+        right(lanes, -1 - id if isinstance(name, int) and name < 0 else name, id)
+
+    monkeypatch.setattr(KeyLanes, "append", append)
+
+
+def without_suspects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages that may have ended a worker are called together with others."""
+    monkeypatch.setattr(BatchSlice, "overlaps", lambda part, offsets: False)
+
+
+@pytest.mark.parametrize(
+    ("mutate", "found"),
+    [
+        (without_the_lanes_of_keys, "two messages|handled message"),
+        (without_the_lane_of_the_partition, "two messages|handled message"),
+        (without_suspects, "has not consumed"),
+    ],
+)
+def test_a_missing_safeguard_of_slices_is_found(
+    mutate: Callable[[pytest.MonkeyPatch], None], found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(0, slice_max=3)
+    mutate(monkeypatch)
+    with pytest.raises(Violation, match=found):
+        run(0, slice_max=3)
 
 
 PAUSE_SEEDS = count("pause_seeds", test=30, soak=1000)

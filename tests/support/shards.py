@@ -22,7 +22,12 @@ from tailrace.queue.stats import QueueStats, read_stats
 from tailrace.subscription.shard.attempts import Origin
 from tailrace.subscription.shard.commit.counts import ShardCounts, counts_key, decode_counts
 from tailrace.subscription.shard.machine import ShardMachine
-from tailrace.subscription.shard.options import APPEND_BYTES_MAX, Acking, ShardOptions
+from tailrace.subscription.shard.options import (
+    APPEND_BYTES_MAX,
+    PAYLOAD_BYTES_MAX,
+    Acking,
+    ShardOptions,
+)
 from tailrace.subscription.shard.queues import OnDeadLetter, Queue
 from tailrace.subscription.shard.step import StepKind
 from tailrace.subscription.shard.turn import Turn
@@ -91,6 +96,8 @@ class Shop:
     """The filter of owners that start from now on."""
     acking: Acking = Acking.AFTER_CALL
     """When owners that start from now on acknowledge."""
+    slice_max: int = 0
+    payload_bytes_max: int = PAYLOAD_BYTES_MAX
     backend: FaultyBackend = field(init=False)
     hub: Hub = field(init=False)
     topic: Topic[Any] = field(init=False)
@@ -146,6 +153,8 @@ class Owner:
                 append_bytes_max=shop.append_bytes_max,
                 filter=None if shop.filter is None else MessageFilter(shop.filter),
                 acking=shop.acking,
+                slice_max=shop.slice_max,
+                payload_bytes_max=shop.payload_bytes_max,
             ),
             "w1",
         )

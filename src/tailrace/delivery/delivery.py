@@ -34,6 +34,9 @@ class Outputs(Protocol):
     ) -> None:
         """Push a message to a topic, given by name or as a `Topic`."""
 
+    def push_many(self, topic: Any, messages: Any) -> None:
+        """Push messages to a topic, given as pairs of key and value, in this order."""
+
     def push_record(self, topic: str, record: Record) -> None:
         """Push a record as it is, which may have reserved headers. For Tailrace itself."""
 

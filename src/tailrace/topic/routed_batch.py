@@ -49,6 +49,11 @@ class RoutedBatch:
     def __len__(self) -> int:
         return self._records.count
 
+    @property
+    def size_bytes(self) -> int:
+        """The size of the records."""
+        return len(self._records.data)
+
     def route(self, target: Target) -> tuple[Part, ...]:
         """Return the records by partition, each part in their order.
 

@@ -91,7 +91,9 @@ class Calls:
     def can_join(self) -> bool:
         """True if the next message may be called together with others."""
         turn = self._next
-        return turn is not None and (turn.early or not (turn.alone or turn.single))
+        if turn is None or turn.slice is not None:
+            return False
+        return turn.early or not (turn.alone or turn.single)
 
     @property
     def _next(self) -> Turn | None:

@@ -14,8 +14,10 @@ from tailrace.delivery.fetched import FetchedBatch
 from tailrace.delivery.key_lanes import KeyLanes, LaneName
 from tailrace.message import Partition
 from tailrace.subscription.shard.commit.commit import Move
+from tailrace.subscription.shard.payloads import RecordRow
 from tailrace.subscription.shard.queues import MessageRoute, OnDeadLetter, Queue, route_of
 from tailrace.subscription.shard.requests.request import LetterPlace
+from tailrace.subscription.shard.slices import BatchSlice, Slices, sliced
 from tailrace.subscription.shard.streams import QueueIds, ShardStreams
 from tailrace.subscription.shard.turn import Turn
 
@@ -36,6 +38,9 @@ class KeyLag:
     def __init__(self, policy: OnDeadLetter, streams: ShardStreams) -> None:
         self.lanes = {queue: KeyLanes() for queue in (Queue.RQ, Queue.MQ, Queue.DLQ)}
         """The lanes of each queue. Those of DLQ are parked: nothing in them is ready."""
+        self.slices = Slices()
+        self._apart: set[int] = set()
+        """The messages that are called without others: the call of their slice failed."""
         self._policy = policy
         self._ids = {
             Queue.MQ: QueueIds(streams.mq),
@@ -79,7 +84,48 @@ class KeyLag:
         if not lanes.ready(now):
             return None
         name = lanes.pop_ready()
-        return Turn(queue, name, lanes.head(name))
+        turn = Turn(queue, name, lanes.head(name))
+        if isinstance(name, int) and name < 0:
+            turn.slice = self.slices[turn.id]
+            turn.record = RecordRow(turn.slice.batch, turn.slice.rows[0])
+            self.slices.in_flight += 1
+        elif self._apart and queue is Queue.MQ and turn.id in self._apart:
+            self._apart.remove(turn.id)
+            turn.single = True
+        return turn
+
+    # Slices.
+
+    def add_slices(self, batch: FetchedBatch, rows: Sequence[int], most: int) -> None:
+        """Add messages that were read from MQ, in slices of at most so many."""
+        base, lanes = self._ids[Queue.MQ].base(batch.partition), self.lanes[Queue.MQ]
+        for each in sliced(batch, rows, most):
+            id = base + each.first
+            self.slices.add(id, each)
+            lanes.append(-1 - base, id)
+
+    def holds_back(self, turn: Turn) -> bool:
+        """True if a key of a slice lags in RQ or DLQ, or has an earlier message in its lane."""
+        assert turn.slice is not None
+        tracked = [lanes for queue, lanes in self.lanes.items() if self._tracks(queue)]
+        return turn.slice.has_key_in(*(lanes for lanes in tracked if len(lanes)))
+
+    def take_apart(self, turn: Turn, *, failed: bool) -> FetchedBatch:
+        """Add the messages of a slice to the lanes of their keys, and return their batch. After a
+        call that `failed` each is called without others."""
+        batch, rows = self.end_slice(turn)
+        if failed:
+            base = self._ids[Queue.MQ].base(batch.partition)
+            self._apart.update(base + batch.offsets[row] for row in rows)
+        self.add_messages(batch, rows)
+        return batch
+
+    def end_slice(self, turn: Turn) -> BatchSlice:
+        """Remove a slice that was called, or is taken apart. The next one of its partition is
+        ready."""
+        self.lanes[Queue.MQ].remove_head(turn.lane)
+        self.slices.in_flight -= 1
+        return self.slices.remove(turn.id)
 
     def route(self, turn: Turn) -> MessageRoute:
         """Return where a message goes whose turn has come."""
@@ -97,7 +143,11 @@ class KeyLag:
         return self._ids[turn.queue].place(turn.id)
 
     def places(self, turn: Turn, followers: int) -> list[tuple[Partition, int]]:
-        """Return the places of a message and of some that follow it in its lane."""
+        """Return the places of a message and of some that follow it in its lane; or those of the
+        messages of a slice."""
+        if turn.slice is not None:
+            partition = turn.slice.batch.partition
+            return [(partition, offset) for offset in turn.slice.offsets]
         ids = [turn.id, *self.lanes[turn.queue].followers(turn.lane, followers)]
         return [self._ids[turn.queue].place(id) for id in ids]
 

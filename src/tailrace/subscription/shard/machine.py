@@ -41,7 +41,7 @@ from tailrace.subscription.shard.requests.work import RequestWork
 from tailrace.subscription.shard.step import ShardStep, StepKind
 from tailrace.subscription.shard.streams import ShardStreams
 from tailrace.subscription.shard.takeover import Takeover
-from tailrace.subscription.shard.turn import NO_ATTEMPTS, Turn
+from tailrace.subscription.shard.turn import Turn
 from tailrace.subscription.shard.turns import Turns
 from tailrace.topic.ledger import Progress
 
@@ -120,8 +120,12 @@ class ShardMachine:
             return
         chosen, ready = self.options.filter, self._outbox.ready
         batch = self.filtering.apply(chosen, batch, stream.suspects, ready)
-        self._payloads.add(batch)
-        self.lag.add_messages(batch, self.ledgers.unacknowledged(batch))
+        rows = self.ledgers.unacknowledged(batch)
+        if self.options.slice_max:
+            self.lag.add_slices(batch, list(rows), self.options.slice_max)
+        else:
+            self._payloads.add(batch)
+            self.lag.add_messages(batch, rows)
 
     def fetched_again(self, batch: FetchedBatch) -> None:
         """Keep records that `step` asked for again."""
@@ -219,7 +223,7 @@ class ShardMachine:
         """Return a message to call now; None if there is none."""
         turn = self._calls.take_early() if self._closed else self._calls.take()
         if turn is not None:
-            self.counts.emitted += 1
+            self.counts.emitted += turn.messages
         return turn
 
     def take_more(self, most: int) -> list[Turn]:
@@ -234,7 +238,7 @@ class ShardMachine:
 
     def split(self, turns: Sequence[Turn]) -> None:
         """Record that a call with several messages failed: each is called again by itself."""
-        self._calls.split(turns)
+        self._turns.split(turns)
 
     def finished(
         self, turn: Turn, outcome: CallOutcome, *, now: float, now_ms: int, random: float
@@ -257,9 +261,9 @@ class ShardMachine:
             if outcome.kind is OutcomeKind.FILTERED:
                 self.filtering.add()
             else:
-                self.counts.acked += 1
+                self.counts.acked += turn.messages
                 self._outbox.ready.push(turn.outputs)
-            self._succeeded(turn, origin)
+            self._turns.succeeded(turn, now)
             return
         turn.outputs.clear()
         self._turns.failed(turn, outcome, now=now, now_ms=now_ms, random=random)
@@ -387,14 +391,3 @@ class ShardMachine:
         ready.quiet = True
         ready.ends_alone |= self.alone is not None
         self.counts.quiet = self.paused
-
-    def _succeeded(self, turn: Turn, origin: Origin) -> None:
-        partition, offset = self.lag.place(turn)
-        self._outbox.ready.ack(partition, offset, offset + 1)
-        if turn.alone or turn.queue is not Queue.MQ or origin in self._book:
-            self._outbox.ready.attempts[origin] = NO_ATTEMPTS
-            self._book.remove(origin)
-        if turn.queue is Queue.DLQ:
-            self.requests.succeeded(turn)
-        else:
-            self.lag.lanes[turn.queue].remove_head(turn.lane)

@@ -45,6 +45,8 @@ class ShardOptions:
     payload_bytes_max: int = PAYLOAD_BYTES_MAX
     filter: BatchFilter | None = None
     acking: Acking = Acking.AFTER_CALL
+    slice_max: int = 0
+    """The most messages in a slice; 0 if there are no slices."""
     prepared: int | None = None
     """The number of calls that are prepared ahead; None for a multiple of the concurrency."""
 

@@ -6,18 +6,20 @@ from dataclasses import dataclass, field
 
 from tailrace.delivery.key_lanes import LaneName
 from tailrace.subscription.shard.attempts import Attempts, Begun, Origin
-from tailrace.subscription.shard.commit.outputs import PushedRecord
+from tailrace.subscription.shard.commit.outputs import Pushed
 from tailrace.subscription.shard.payloads import RecordRow
 from tailrace.subscription.shard.queues import Queue
+from tailrace.subscription.shard.slices import BatchSlice
 
 NO_ATTEMPTS = Attempts()
 
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """The first message of a lane of a queue, or a dead letter that was asked for.
+    """The first message of a lane of a queue, or a dead letter that was asked for; or a slice.
 
-    `record`, `origin` and `attempts` are known once the record was read.
+    `record`, `origin` and `attempts` are known once the record was read. Those of a slice are those
+    of its first message.
     """
 
     queue: Queue
@@ -36,8 +38,22 @@ class Turn:
     """True if it is called without others: a call with several messages has failed."""
     early: bool = False
     """True if it is acknowledged before its call."""
-    outputs: list[PushedRecord] = field(default_factory=list)
+    outputs: list[Pushed] = field(default_factory=list)
     """What its call has pushed, to be stored with its acknowledgement."""
+    slice: BatchSlice | None = None
+
+    @property
+    def messages(self) -> int:
+        """The number of messages."""
+        return 1 if self.slice is None else len(self.slice.rows)
+
+    @property
+    def origins(self) -> list[Origin]:
+        """The origins of the messages."""
+        if self.slice is None:
+            return [self.known_origin]
+        partition = self.known_origin.partition
+        return [Origin(partition, offset) for offset in self.slice.offsets]
 
     @property
     def known_record(self) -> RecordRow:

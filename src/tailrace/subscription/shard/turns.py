@@ -7,6 +7,7 @@ times the concurrency ahead, unless it has to wait or has used up its attempts.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 from tailrace.delivery.outcome import CallOutcome, OutcomeKind
@@ -23,7 +24,7 @@ from tailrace.subscription.shard.payloads import Payloads, RecordRow
 from tailrace.subscription.shard.queues import MessageRoute, Queue
 from tailrace.subscription.shard.requests.tasks import NextCall
 from tailrace.subscription.shard.requests.work import RequestWork
-from tailrace.subscription.shard.turn import Turn
+from tailrace.subscription.shard.turn import NO_ATTEMPTS, Turn
 
 POSTPONED_S_MIN: Final = 0.2
 """The least time for which a message waits that could not be called."""
@@ -70,6 +71,11 @@ class Turns:
             return None
         if len(self._lag.lanes[Queue.MQ]) >= self.options.held_max:
             return None
+        slices = self._lag.slices
+        if slices.messages >= self.options.calls_ahead:
+            return None
+        if slices.size_bytes >= self.options.payload_bytes_max:
+            return None
         return self._intake.next_read()
 
     @property
@@ -87,6 +93,32 @@ class Turns:
         if attempts is not None:
             self.put_attempts(origin, attempts)
         self._lag.moves(turn, target)
+
+    def split(self, turns: Sequence[Turn]) -> None:
+        """Record that a call with several messages failed: each is called again by itself."""
+        self._calls.split([turn for turn in turns if turn.slice is None])
+        for turn in turns:
+            if turn.slice is not None:
+                self._calls.end(turn)
+                self._take_apart(turn, failed=True)
+
+    def succeeded(self, turn: Turn, now: float) -> None:
+        """Have a message acknowledged whose call succeeded, or that did not match."""
+        if turn.slice is not None:
+            ended = self._lag.end_slice(turn)
+            self._outbox.ready.ack(ended.batch.partition, ended.first, ended.after)
+            self.advance(now)  # so that one commit has its end and permits the next one
+            return
+        partition, offset = self._lag.place(turn)
+        origin = turn.known_origin
+        self._outbox.ready.ack(partition, offset, offset + 1)
+        if turn.alone or turn.queue is not Queue.MQ or origin in self._book:
+            self._outbox.ready.attempts[origin] = NO_ATTEMPTS
+            self._book.remove(origin)
+        if turn.queue is Queue.DLQ:
+            self._requests.succeeded(turn)
+        else:
+            self._lag.lanes[turn.queue].remove_head(turn.lane)
 
     def failed(
         self, turn: Turn, outcome: CallOutcome, *, now: float, now_ms: int, random: float
@@ -158,7 +190,21 @@ class Turns:
                 turn = self._lag.pop_turn(queue, now)
                 if turn is None:
                     break
-                self._waiting.append(turn)
+                if turn.slice is not None and self._must_be_apart(turn):
+                    self._take_apart(turn, failed=False)
+                else:
+                    self._waiting.append(turn)
+
+    def _must_be_apart(self, turn: Turn) -> bool:
+        """True if the messages of a slice cannot be called together."""
+        assert turn.slice is not None
+        suspects = self._intake[turn.slice.batch.partition].suspects
+        special = turn.messages == 1 or self._requests.active
+        return special or turn.slice.overlaps(suspects) or self._lag.holds_back(turn)
+
+    def _take_apart(self, turn: Turn, *, failed: bool) -> None:
+        """Let each message of a slice have a turn of its own."""
+        self._payloads.add(self._lag.take_apart(turn, failed=failed))
 
     def _carry_out(self, now: float) -> tuple[Partition, int] | None:
         """Carry out requests. Returns the place of a record that has to be read for it."""
@@ -206,7 +252,7 @@ class Turns:
         if turn.queue is Queue.MQ:
             partition, offset = self._lag.place(turn)
             turn.alone |= offset in self._intake[partition].suspects
-            permitted = offset in self._intake[partition].permitted
+            permitted = turn.slice is None and offset in self._intake[partition].permitted
         self._calls.add(turn, permitted=permitted)
 
     def _find(self, turn: Turn) -> RecordRow | None:

@@ -12,7 +12,7 @@ from tailrace.message import Partition, Range
 from tailrace.subscription.shard.attempts import attempts_key, encode_attempts
 from tailrace.subscription.shard.commit.commit import Move, ShardCommit
 from tailrace.subscription.shard.commit.counts import counts_key, encode_counts
-from tailrace.subscription.shard.commit.outputs import PushedRecord
+from tailrace.subscription.shard.commit.outputs import Pushed, batches_by_topic
 from tailrace.subscription.shard.moved_record import moved_record
 from tailrace.subscription.shard.permits import encode_permits, permits_key
 from tailrace.subscription.shard.queues import Queue
@@ -89,7 +89,12 @@ def commit_shard(
     entries = [audit_of(targets.subscription, each, now_ms) for each in commit.ended]
 
     def attempt() -> list[Range]:
-        pushed = [part for name, each in batches.items() for part in each.route(views[name].target)]
+        pushed = [
+            part
+            for name, each in batches.items()
+            for batch in each
+            for part in batch.route(views[name].target)
+        ]
         since = {**targets.rq.since, **targets.dlq.since}
         for view in views.values():
             since |= view.target.since
@@ -102,15 +107,12 @@ def commit_shard(
 
 
 def _outputs(
-    outputs: Sequence[PushedRecord], find_view: FindView | None
-) -> tuple[dict[str, View], dict[str, RoutedBatch]]:
+    outputs: Sequence[Pushed], find_view: FindView | None
+) -> tuple[dict[str, View], dict[str, list[RoutedBatch]]]:
     """Return the topics of outputs, and what is appended to each, in order."""
-    records: dict[str, list[Record]] = {}
-    for output in outputs:
-        records.setdefault(output.topic, []).append(output.record)
-    assert find_view is not None or not records, "only handlers with a transaction push"
-    views = {name: find_view(name) for name in records} if find_view is not None else {}
-    return views, {name: RoutedBatch.of_records(each) for name, each in records.items()}
+    batches = batches_by_topic(outputs)
+    assert find_view is not None or not batches, "only handlers with a transaction push"
+    return {name: find_view(name) for name in batches} if find_view is not None else {}, batches
 
 
 def _table(targets: ShardTargets, commit: ShardCommit) -> dict[TableKey, bytes | None]:

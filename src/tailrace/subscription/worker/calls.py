@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from tailrace.delivery.delivery import Delivery
+from tailrace.delivery.delivery import Delivery, Outputs
 from tailrace.delivery.outcome import FILTERED, LOST, SUCCESS, CallOutcome, OutcomeKind, outcome_of
 from tailrace.errors import DecodeError
 from tailrace.message import Message
@@ -38,9 +38,21 @@ class Call:
     @property
     def names(self) -> list[bytes | Origin]:
         """The keys of the messages; the origins of those without a key."""
-        return [
-            turn.lane if isinstance(turn.lane, bytes) else turn.known_origin for turn in self.turns
-        ]
+        return [key or origin for key, origin in zip(self._keys, self.origins, strict=True)]
+
+    @property
+    def transactions(self) -> Iterable[Outputs]:
+        """The transactions of the deliveries; those of a slice share one."""
+        return dict.fromkeys(delivery.tx for delivery in self.deliveries)
+
+    @property
+    def origins(self) -> list[Origin]:
+        """The origins of the messages."""
+        return [origin for turn in self.turns for origin in turn.origins]
+
+    @property
+    def _keys(self) -> list[bytes | None]:
+        return [delivery.key_bytes for delivery in self.deliveries]
 
     @property
     def label(self) -> str:

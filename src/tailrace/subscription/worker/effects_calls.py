@@ -43,7 +43,7 @@ def effects_call(handler: Handler) -> Callable[[Call], Any]:
             transaction.rollback()
             raise
         try:
-            transaction.commit([turn.known_origin for turn in call.turns])
+            transaction.commit(call.origins)
         except (EffectsUnavailable, Fenced, OutcomeUnknown) as error:
             raise CallLost from error
 

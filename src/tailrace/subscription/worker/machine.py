@@ -231,7 +231,7 @@ class WorkerMachine(Generic[S]):
 
     def _count(self, turns: Sequence[Turn], sign: int) -> None:
         """Count the messages in flight. Dead letters take at most half of the slots."""
-        self.in_flight += sign * len(turns)
+        self.in_flight += sign * sum(turn.messages for turn in turns)
         self._suspects += sign * sum(turn.alone for turn in turns)
         letters = sign * sum(turn.queue is Queue.DLQ for turn in turns)
         if letters:

@@ -115,11 +115,13 @@ class WorkerOptions:
     def shard_options(self, definition: SubscriptionDefinition) -> ShardOptions:
         """Return the options of the worker's shards."""
         early = self.guarantee is Guarantee.AT_MOST_ONCE
-        messages = self.concurrency * (self.batch_size or 1) if self.batch else self.concurrency
+        size = (self.batch_size or 1) if self.batch else 1
+        slices = self.batch and not early and self.filter is None
         return ShardOptions(
             definition.retry,
             definition.policy,
-            messages,
+            self.concurrency * size,
             acking=Acking.BEFORE_CALL if early else Acking.AFTER_CALL,
+            slice_max=size if slices else 0,
             prepared=self.batch_size,
         )

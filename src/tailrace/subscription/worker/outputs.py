@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol, TypeAlias
 
 from tailrace.backend.contract import Backend
 from tailrace.errors import Error, InvalidValue, MessageTooLarge
 from tailrace.log.record import Record
-from tailrace.subscription.shard.commit.outputs import PushedRecord
+from tailrace.subscription.shard.commit.outputs import Pushed, PushedBatch, PushedRecord
 from tailrace.subscription.shard.turn import Turn
 from tailrace.topic.internal_topics import check_not_queue
 from tailrace.topic.record_builder import Headers, Key, RecordBuilder, Time
@@ -104,9 +104,19 @@ class DeliveryTransaction:
         check_not_queue(found.name)
         self.push_record(found.name, found.builder.record(value, key, headers, timestamp))
 
+    def push_many(self, topic: str | PushTarget, messages: Iterable[tuple[Key, Any]]) -> None:
+        """Push messages, given as pairs of key and value, in this order. See `push`."""
+        found = self._topics.find(topic)
+        check_not_queue(found.name)
+        pairs = messages if isinstance(messages, list) else list(messages)
+        if pairs:
+            self._add(PushedBatch(found.name, found.builder.pairs(pairs)))
+
     def push_record(self, topic: str, record: Record) -> None:
         """Push a record as it is, which may have reserved headers. For Tailrace itself."""
-        output = PushedRecord(topic, record)
+        self._add(PushedRecord(topic, record))
+
+    def _add(self, output: Pushed) -> None:
         with self._mutex:
             if self._ended:
                 raise Error("the call has ended, so nothing more is pushed", "push before it ends")

@@ -31,6 +31,7 @@ from tailrace.group.protocol.events import Event
 from tailrace.message import Message, Partition
 from tailrace.subscription.shard.attempts import Origin
 from tailrace.subscription.shard.commit.commit import ShardCommit
+from tailrace.subscription.shard.intake import MainStream
 from tailrace.subscription.shard.options import ShardOptions
 from tailrace.subscription.shard.step import StepKind
 from tailrace.subscription.store.definition import (
@@ -52,6 +53,11 @@ from tailrace.subscription.worker.owned_shard import OwnedShard
 
 READ_BYTES: Final = 256 << 10
 """The most that one read of a shard returns, unless a single record is larger."""
+FIRST_READ_BYTES: Final = 16 << 10
+"""The most that the first read of a partition returns, so that the first calls need not wait for a
+large backlog. Each read may return twice as much as the one before."""
+
+_DOUBLINGS_MAX: Final = (READ_BYTES // FIRST_READ_BYTES).bit_length()
 
 Effect: TypeAlias = Callable[[], None]
 Work: TypeAlias = Callable[[], Effect]
@@ -132,9 +138,7 @@ class ShardIO(Generic[S]):
         if kind is StepKind.LOAD:
             return partial(self._load, owned)
         if kind is StepKind.READ and partition is not None:
-            return partial(
-                self._read, owned, partition, offset, owned.machine.intake[partition].end
-            )
+            return partial(self._read, owned, owned.machine.intake[partition])
         if kind is StepKind.READ_AGAIN and partition is not None:
             return partial(self._read_again, owned, partition, offset)
         if kind is StepKind.READ_ATTEMPTS and partition is not None:
@@ -236,10 +240,11 @@ class ShardIO(Generic[S]):
 
         return effect
 
-    def _read(self, owned: S, partition: Partition, start: int, end: int | None) -> Effect:
+    def _read(self, owned: S, stream: MainStream) -> Effect:
         """Read ahead."""
-        batch = self._read_batch(partition, start, end)
-        return lambda: owned.machine.fetched(partition, batch)
+        size_bytes = min(self._read_bytes, FIRST_READ_BYTES << min(stream.reads, _DOUBLINGS_MAX))
+        batch = self._read_batch(stream.partition, stream.read_from, stream.end, size_bytes)
+        return lambda: owned.machine.fetched(stream.partition, batch)
 
     def _read_again(self, owned: S, partition: Partition, start: int) -> Effect:
         """Read the record of a message whose turn has come."""
@@ -255,10 +260,14 @@ class ShardIO(Generic[S]):
         return lambda: owned.machine.attempts_read(origin, attempts)
 
     def _read_batch(
-        self, partition: Partition, start: int, end: int | None = None
+        self,
+        partition: Partition,
+        start: int,
+        end: int | None = None,
+        size_bytes: int | None = None,
     ) -> FetchedBatch | None:
-        consumer = worker_group(self._subscription)
-        batch = read_batch(self._backend, consumer, partition, start, self._read_bytes, end)
+        consumer, most = worker_group(self._subscription), size_bytes or self._read_bytes
+        batch = read_batch(self._backend, consumer, partition, start, most, end)
         if batch is not None:
             batch.decode = self._driver.decode
             batch.replay = self._replay

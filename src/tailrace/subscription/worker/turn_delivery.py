@@ -33,6 +33,14 @@ def delivery_of(turn: Turn) -> Delivery[Any]:
     return Delivery(again, 0, turn.attempt)
 
 
+def slice_deliveries(turn: Turn) -> tuple[Delivery[Any], ...]:
+    """Return the deliveries of the messages of a slice."""
+    assert turn.slice is not None
+    batch, rows = turn.slice
+    batch.resolver = _BY_OUTCOME
+    return tuple(Delivery(batch, row, turn.attempt) for row in rows)
+
+
 class _ResolvedByOutcome:
     """Refuses `ack`, `nack` and `reject`: the outcome of the handler decides."""
 

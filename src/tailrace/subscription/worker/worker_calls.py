@@ -19,7 +19,7 @@ from tailrace.subscription.worker.machine import WorkerMachine
 from tailrace.subscription.worker.options import WorkerOptions
 from tailrace.subscription.worker.outputs import DeliveryTransaction, OutputTopics
 from tailrace.subscription.worker.shard_io import StoredShard
-from tailrace.subscription.worker.turn_delivery import delivery_of
+from tailrace.subscription.worker.turn_delivery import delivery_of, slice_deliveries
 
 _log: Final = logging.getLogger("tailrace.subscription")
 
@@ -65,6 +65,11 @@ class WorkerCalls:
         """
         while (found := self._take()) is not None:
             owned, turns = found
+            if turns[0].slice is not None:
+                call = self._slice_call(owned, turns[0])
+                if call is not None:
+                    return call
+                continue
             passed: list[Call] = []
             for turn in turns:
                 call = Call(owned, (turn,), (self._delivery(turn),), self._options.batch)
@@ -83,14 +88,14 @@ class WorkerCalls:
         if outcome.kind is OutcomeKind.LATER and call.turns[0].early:
             outcome = CallOutcome(OutcomeKind.RETRY, outcome.error)
         failed = outcome.kind in (OutcomeKind.RETRY, OutcomeKind.REJECT)
-        for delivery in call.deliveries if self._outputs is not None else ():
-            delivery.tx.end()
+        for transaction in call.transactions if self._outputs is not None else ():
+            transaction.end()
         with self._lock:
             if outcome.kind is OutcomeKind.LOST:
                 self._lose(call.owned)
             again = [turn for turn in call.turns if not turn.early]
             apart = failed or outcome.kind is OutcomeKind.LATER
-            if apart and again and len(call.turns) > 1:
+            if apart and again and len(call.deliveries) > 1:
                 self._machine.split(call.owned, again)
                 self._finish(call, [turn for turn in call.turns if turn.early], outcome)
             else:
@@ -109,9 +114,24 @@ class WorkerCalls:
             if found is None:
                 return None
             owned, turn = found
-            if not options.batch or turn.alone or turn.single:
+            if not options.batch or turn.alone or turn.single or turn.slice is not None:
                 return owned, [turn]
             return owned, [turn, *machine.take_more(owned, (options.batch_size or 1) - 1)]
+
+    def _slice_call(self, owned: StoredShard, turn: Turn) -> Call | None:
+        """Return the call of a slice. If effects of its messages are stored, it is taken apart, and
+        there is none."""
+        effects = owned.effects
+        if effects is not None and any(map(effects.stored, turn.origins)):
+            with self._lock:
+                self._machine.split(owned, [turn])
+            return None
+        deliveries = slice_deliveries(turn)
+        if self._outputs is not None:
+            transaction = DeliveryTransaction(turn, self._outputs)
+            for delivery in deliveries:
+                delivery.bind(transaction=transaction)
+        return Call(owned, (turn,), deliveries, batch=True)
 
     def _delivery(self, turn: Turn) -> Delivery[Any]:
         delivery = delivery_of(turn)
@@ -123,7 +143,7 @@ class WorkerCalls:
         """Record the outcome for messages of a call. With the lock."""
         now, now_ms = self._clock.monotonic(), self._clock.now_ms()
         for turn in turns:
-            self.counts[outcome.kind] += 1
+            self.counts[outcome.kind] += turn.messages
             self._machine.finished(
                 call.owned, turn, outcome, now=now, now_ms=now_ms, random=random.random()
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
@@ -84,7 +85,7 @@ class VirtualWorker:
         process = f"{self.subscription}.{self._lives}"
         self._hold = self._backend.hold(presence.HOLDS + process, _OWNER)
         definition = read_definition(self._backend, self.subscription).definition
-        shard = self._options.shard_options(definition)
+        shard = replace(self._options.shard_options(definition), slice_max=0)
         self.machine = WorkerMachine(
             process,
             shard,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tailrace.delivery.dead_letters.letter import ERROR, POSITION
@@ -96,20 +96,33 @@ class SubscriptionChecks:
         holder: CheckedSession,
         subscription: str,
         shard: tuple[str, int],
+        places: Sequence[tuple[Partition, int]],
+        turns: Sequence[Turn],
+    ) -> None:
+        """Check the messages of a call of a worker: from this shard and epoch, read at these
+        places."""
+        mine = {each.lane for each in self._in_flight[holder] if isinstance(each.lane, bytes)}
+        for turn in turns:
+            if turn.lane in mine:
+                what = f"{holder.id} calls two messages of {turn.lane!r} at once"
+                raise self._simulation.violation(what)
+        for place, turn in zip(places, turns, strict=True):
+            self._called(holder, subscription, shard, place, turn)
+
+    def _called(
+        self,
+        holder: CheckedSession,
+        subscription: str,
+        shard: tuple[str, int],
         place: tuple[Partition, int],
         turn: Turn,
     ) -> None:
-        """Check a message that a worker calls: from this shard and epoch, read at this place."""
         position, (unit, epoch), (partition, offset) = str(turn.known_origin), shard, place
         self.calls[subscription, position] += 1
         alone = ", alone" if turn.alone else ""
         where = f"{partition}@{offset} of epoch {epoch}"
         self._trace(holder.id, f"calls {position}, attempt {turn.attempt}{alone}, from {where}")
-        mine = self._in_flight[holder]
-        if isinstance(turn.lane, bytes) and any(other.lane == turn.lane for other in mine):
-            key = turn.lane.decode()
-            raise self._simulation.violation(f"{holder.id} calls two messages of {key} at once")
-        mine[turn] = position
+        self._in_flight[holder][turn] = position
         if self._storage.fenced_at(holder.group, unit) != epoch:
             return  # the worker does not know yet that it lost the shard; its commits are refused
         progress = Progress.load(self._storage.table, holder.group, partition)

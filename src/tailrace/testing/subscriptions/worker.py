@@ -20,8 +20,10 @@ from tailrace.delivery.process_gate import ProcessGate
 from tailrace.errors import Fenced
 from tailrace.group.protocol.events import Event, Subscribed, Unsubscribed
 from tailrace.message import Message, Partition
+from tailrace.subscription.shard.attempts import Origin
 from tailrace.subscription.shard.commit.commit import ShardCommit
 from tailrace.subscription.shard.options import ShardOptions
+from tailrace.subscription.shard.payloads import RecordRow
 from tailrace.subscription.shard.turn import Turn
 from tailrace.subscription.store.names import worker_group
 from tailrace.subscription.worker.machine import WorkerMachine
@@ -308,12 +310,13 @@ class SimulatedWorker:
                 return started
             started = True
             owned, turn = found
-            place = owned.machine.lag.place(turn)
+            messages = _messages(turn)
+            places = [owned.machine.lag.place(each) for each in messages]
             shard = owned.name, owned.epoch
             self.checks.beside(self, turn, self._alone)
-            self.checks.called(self, self._working.subscription, shard, place, turn)
+            self.checks.called(self, self._working.subscription, shard, places, messages)
             takes_s = self._random.uniform(*self._working.takes_s)
-            self._process.after(takes_s, partial(self._call, owned, turn))
+            self._process.after(takes_s, partial(self._call, owned, turn, messages))
         self.machine.forgo()
         return started
 
@@ -331,23 +334,29 @@ class SimulatedWorker:
         """True if the lease has ended."""
         return self._now() >= self._program.until(self.id)
 
-    def _call(self, owned: StoredShard, turn: Turn) -> None:
-        """Call the handler, whose time has passed."""
+    def _call(self, owned: StoredShard, turn: Turn, messages: list[Turn]) -> None:
+        """Call the handler, whose time has passed. A slice fails with its first message that does,
+        and is taken apart."""
         if self.ended:
             return
         error: Exception | None = None
-        try:
-            self._working.handler(delivery_of(turn))
-        except KillWorker:
-            self._process.crash()
+        for each in messages:
+            try:
+                self._working.handler(delivery_of(each))
+            except KillWorker:
+                self._process.crash()
+                return
+            except Exception as raised:
+                error = raised
+                self.checks.failed(self, each.known_origin, error)
+                break
+        for each in messages:
+            self.checks.ended(self, each)
+            if error is None:
+                self.checks.succeeded(self, each.known_origin)
+        if error is not None and turn.slice is not None:
+            self.machine.split(owned, [turn])
             return
-        except Exception as raised:
-            error = raised
-        self.checks.ended(self, turn)
-        if error is None:
-            self.checks.succeeded(self, turn.known_origin)
-        else:
-            self.checks.failed(self, turn.known_origin, error)
         now, now_ms = self._now(), self._process.clock.now_ms()
         self.machine.finished(
             owned, turn, outcome_of(error), now=now, now_ms=now_ms, random=self._random.random()
@@ -355,3 +364,21 @@ class SimulatedWorker:
 
     def _now(self) -> float:
         return self._process.clock.monotonic()
+
+
+def _messages(turn: Turn) -> list[Turn]:
+    """Return a turn for each message of a call."""
+    if turn.slice is None:
+        return [turn]
+    batch, rows = turn.slice
+    base = turn.id - turn.slice.first
+    return [
+        Turn(
+            turn.queue,
+            batch.keys[row] or base + batch.offsets[row],
+            base + batch.offsets[row],
+            RecordRow(batch, row),
+            Origin(batch.partition, batch.offsets[row]),
+        )
+        for row in rows
+    ]

@@ -69,11 +69,13 @@ class WorkerProcess(SimulatedProcess):
         *,
         takes_s: tuple[float, float] = (0.001, 0.02),
         concurrency: int = 4,
+        slice_max: int = 0,
         progress_interval_s: float = 1.0,
     ) -> None:
-        """Work for a subscription, now and after every restart."""
+        """Work for a subscription, now and after every restart. `slice_max` is the most messages
+        of one call; 0 if each is called by itself."""
         definition = self._subscriptions.stored(subscription).definition
-        shard = ShardOptions(definition.retry, definition.policy, concurrency)
+        shard = ShardOptions(definition.retry, definition.policy, concurrency, slice_max=slice_max)
         self._options[subscription] = WorkingOptions(
             subscription, shard, handler, takes_s, progress_interval_s
         )

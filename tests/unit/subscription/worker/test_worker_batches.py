@@ -1,4 +1,4 @@
-"""A handler that takes several messages at once: one of each key, all of one shard."""
+"""A handler that takes several messages at once: consecutive ones of one partition."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tailrace import Delivery, Error, Reject
+from tailrace import Delivery, Error, InvalidValue, Reject, Retry, UnknownTopic
 from tests.support.topics import all_messages
 from tests.support.waiting import until
 from tests.support.workers import Office
@@ -35,22 +35,101 @@ class Batches:
         return [v for batch in self.batches if not self.poison.intersection(batch) for v in batch]
 
 
-def test_a_batch_has_one_message_of_each_key_and_one_shard() -> None:
-    office, seen = Office(partitions=2), list[list[tuple[str | None, int]]]()
-
-    def handle(batch: Batch) -> None:
-        assert len({each.partition for each in batch}) == 1
-        seen.append([(each.key, each.value) for each in batch])
-
-    office.topic.push_many([(f"k{number % 10}", number) for number in range(200)])
-    with office.subscription.start(handle, batch=True, batch_size=4):
+def test_a_batch_has_the_messages_of_one_partition_in_their_order() -> None:
+    office, seen = Office(partitions=2), list[list[Delivery[int]]]()
+    office.topic.push_many([(f"k{number % 3}", number) for number in range(200)])
+    with office.subscription.start(seen.append, batch=True, batch_size=50):
         until(lambda: sum(map(len, seen)) == 200)
     for batch in seen:
-        assert len({key for key, _ in batch}) == len(batch) <= 4
-    assert max(map(len, seen)) > 1
-    for key in range(10):
-        values = [value for batch in seen for _, value in batch if value % 10 == key]
-        assert values == list(range(key, 200, 10))
+        assert len({each.partition for each in batch}) == 1
+        offsets = [each.offset for each in batch]
+        assert offsets == list(range(offsets[0], offsets[0] + len(batch)))
+    assert max(map(len, seen)) > 3, "several messages of a key"
+    for key in range(3):
+        values = [each.value for batch in seen for each in batch if each.value % 3 == key]
+        assert values == list(range(key, 200, 3))
+
+
+def test_batches_of_one_partition_are_handled_one_after_the_other() -> None:
+    """And those of two partitions at the same time."""
+    office, mutex = Office(partitions=2), threading.Lock()
+    now: set[int] = set()
+    together, overlaps = list[int](), list[int]()
+    meet = threading.Barrier(2)
+
+    def handle(batch: Batch) -> None:
+        partition = batch[0].partition
+        with mutex:
+            overlaps.extend(now & {partition})
+            now.add(partition)
+        if batch[0].offset == 0:
+            meet.wait(30)
+        with mutex:
+            together.append(len(now))
+            now.remove(partition)
+
+    office.topic.push_many([(f"k{number}", number) for number in range(100)])
+    with office.subscription.start(handle, batch=True, batch_size=10, concurrency=4) as worker:
+        until(lambda: worker.stats().succeeded == 100)
+    assert overlaps == []
+    assert max(together) == 2
+
+
+def test_messages_behind_a_failed_one_of_their_key_are_in_no_batch_before_it() -> None:
+    office, done = Office(retry=Retry(5, first="100ms", max="100ms")), list[int]()
+    failures = iter([True, True])
+
+    def handle(batch: Batch) -> None:
+        if any(each.value == 0 for each in batch) and next(failures, False):
+            raise ValueError("no stock")
+        done.extend(each.value for each in batch)
+
+    office.topic.push_many([("a" if number % 2 == 0 else "b", number) for number in range(40)])
+    with office.subscription.start(handle, batch=True, batch_size=10):
+        until(lambda: len(done) == 40)
+        office.topic.push_many([("a", 40), ("b", 41)])
+        until(lambda: len(done) == 42)
+    assert [value for value in done if value % 2 == 0] == list(range(0, 42, 2))
+    assert [value for value in done if value % 2 == 1] == list(range(1, 42, 2))
+
+
+def test_a_batch_pushes_many_messages_in_the_order_of_its_pushes() -> None:
+    office = Office()
+    office.hub.create_topic("done", partitions=1)
+
+    def handle(batch: Batch) -> None:
+        tx = batch[0].tx
+        tx.push("done", -1)
+        tx.push_many("done", [(each.key, each.value) for each in batch])
+        batch[-1].tx.push("done", -2)
+
+    office.topic.push_many([("a", number) for number in range(20)])
+    with office.subscription.start(
+        handle, batch=True, guarantee="exactly-once", concurrency=1
+    ) as worker:
+        until(lambda: worker.stats().succeeded == 20)
+    done = [each.value for each in all_messages(office.hub.topic("done"))]
+    assert [value for value in done if value >= 0] == list(range(20))
+    assert done[0] == -1
+    assert done[-1] == -2
+
+
+def test_push_many_refuses_what_is_no_pair_and_a_topic_that_does_not_exist() -> None:
+    office, errors = Office(), list[Exception]()
+    office.hub.create_topic("done", partitions=1)
+
+    def handle(batch: Batch) -> None:
+        for topic, messages in (("done", [1]), ("nowhere", [("a", 1)])):
+            try:
+                batch[0].tx.push_many(topic, messages)
+            except Error as error:
+                errors.append(error)
+
+    office.topic.push_many([("a", 1), ("a", 2)])
+    with office.subscription.start(handle, batch=True, guarantee="exactly-once") as worker:
+        until(lambda: worker.stats().succeeded == 2)
+    assert [type(error) for error in errors] == [InvalidValue, UnknownTopic]
+    assert all_messages(office.hub.topic("done")) == []
 
 
 def test_a_batch_that_fails_is_split_and_only_the_poison_is_a_dead_letter() -> None:

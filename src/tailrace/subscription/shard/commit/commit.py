@@ -11,7 +11,7 @@ from tailrace.delivery.key_lanes import LaneName
 from tailrace.message import Partition
 from tailrace.subscription.shard.attempts import Attempts, Origin
 from tailrace.subscription.shard.commit.counts import ShardCounts
-from tailrace.subscription.shard.commit.outputs import PushedRecord
+from tailrace.subscription.shard.commit.outputs import Pushed
 from tailrace.subscription.shard.payloads import RecordRow
 from tailrace.subscription.shard.queues import Queue
 from tailrace.subscription.shard.requests.state import EndedRequest, RequestState
@@ -74,7 +74,7 @@ class ShardCommit:
     """True for the last commit of an owner that leaves in an orderly way."""
     append_bytes: int = 0
     """The approximate size of what is appended."""
-    outputs: list[PushedRecord] = field(default_factory=list)
+    outputs: list[Pushed] = field(default_factory=list)
     """What the handlers of acknowledged messages have pushed, in order."""
     requests: dict[str, RequestState | None] = field(default_factory=dict)
     """How far requests on dead letters are, by id; None removes what is stored."""
@@ -118,7 +118,7 @@ class ShardCommit:
         self.moves.append(move)
         self.append_bytes += move.size_bytes
 
-    def push(self, outputs: Iterable[PushedRecord]) -> None:
+    def push(self, outputs: Iterable[Pushed]) -> None:
         """Add what the handler of an acknowledged message has pushed."""
         for output in outputs:
             self.outputs.append(output)

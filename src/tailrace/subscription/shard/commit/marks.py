@@ -38,7 +38,8 @@ def mark_calls(
     permitted = [turn for turn in calls.permitted if turn.queue is Queue.MQ]
     under_way = [turn for turn in calls.under_way if turn.queue is Queue.MQ]
     room = max(0, ahead - len(marked) - len(permitted))
-    revoked = intake.revoke({*map(lag.place, (*under_way, *permitted, *marked))}, room)
+    taken = {each for turn in (*under_way, *permitted, *marked) for each in lag.places(turn, 0)}
+    revoked = intake.revoke(taken, room)
     followers = (room - intake.permitted_followers) // max(1, len(marked))
     ready.permits = {partition: [] for partition in (*ready.permits, *revoked)}
     for turn in marked:

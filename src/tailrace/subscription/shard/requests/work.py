@@ -164,6 +164,11 @@ class RequestWork:
     # Redelivery.
 
     @property
+    def active(self) -> bool:
+        """True if letters are being redelivered or discarded."""
+        return bool(self._requests)
+
+    @property
     def due(self) -> float | None:
         """The time of the next call of a letter whose redelivery failed; None if there is none."""
         return self._tasks.due
@@ -234,6 +239,8 @@ class RequestWork:
         """True if another message of the key is on its way to a call."""
         if not self._exclusive or isinstance(task.lane, int):
             return False
+        if self._lag.slices.in_flight:
+            return True
         held = {turn.queue for turn in task.held}
         return any(
             self._lag.lanes[queue].lane_state(task.lane) is LaneState.IN_FLIGHT
