@@ -7,6 +7,7 @@ persist-queue and huey handle one message at a time, at least and at most once.
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -33,6 +34,9 @@ SQLITE = "raw SQLite, FULL"
 PERSIST_QUEUE = "persist-queue"
 HUEY = "huey"
 GROWTH_MOST = 1.3
+POISON = b"poison"
+POISON_EVERY = 1_000
+POISON_COUNT = 20_000
 
 SQLITE_REASON = (
     "a batch costs SQLite one transaction of 1000 rows in C; here each message has a turn, a"
@@ -43,7 +47,7 @@ REDIS_REASON = "as against SQLite: most of the time is Python of a message's own
 
 def rows(scale: Scale) -> list[Row]:
     """Measure queues."""
-    return [_exactly_once(scale), _backlog(scale)]
+    return [_exactly_once(scale), _backlog(scale), _poison(scale)]
 
 
 def _exactly_once(scale: Scale) -> Row:
@@ -75,6 +79,41 @@ def _backlog(scale: Scale) -> Row:
     growth = 1 / rates.ratio(many, few)
     goal = Goal("time for one", growth, GROWTH_MOST, Sense.AT_MOST)
     return Row(work, figures_of(rates, "messages"), (goal,))
+
+
+def _poison(scale: Scale) -> Row:
+    """Compare the rate of healthy keys with and without messages that always fail."""
+    work = f"handle messages one by one, one in {POISON_EVERY:,} fails at each of its 3 attempts"
+    count = scale.count(POISON_COUNT)
+    clean, poisoned = "without poison", "with poison"
+    contenders = {poisoned: _healthy(count, poison=True), clean: _healthy(count, poison=False)}
+    rates = take_turns(work, contenders, scale.rounds)
+    goal = Goal("against no poison", rates.ratio(poisoned, clean), 0.9)
+    return Row(work, figures_of(rates, "messages"), (goal,))
+
+
+def _healthy(count: int, *, poison: bool) -> Turn:
+    """Handle all messages that do not fail. The others have keys of their own."""
+
+    def turn(directory: Path, timer: Timer) -> int:
+        handled = _Countdown(count)
+
+        def handle(job: tailrace.Delivery[bytes]) -> None:
+            if job.data == POISON:
+                raise ValueError("poison")
+            handled.add(1)
+
+        logging.getLogger("tailrace.subscription").setLevel(logging.CRITICAL)
+        with tailrace.open(directory / "hub", sync="none") as hub:
+            jobs = hub.queue("jobs", bytes, retry=tailrace.Retry(3, first="50ms", max="50ms"))
+            for number, batch in enumerate(_messages(count)):
+                extra = [(b"poison %d" % number, POISON)] if poison else []
+                jobs.push_many(batch + extra * (BATCH // POISON_EVERY))
+            with timer.running(), jobs.tail(handle):
+                handled.wait()
+        return count
+
+    return turn
 
 
 def _messages(count: int) -> Iterator[list[tuple[bytes, bytes]]]:

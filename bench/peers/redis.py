@@ -50,6 +50,11 @@ def _install() -> None:
         )
 
 
+def client(port: int) -> Any:
+    """Return a client of a server on this host."""
+    return redis.Redis(port=port)
+
+
 class Redis(NamedTuple):
     """A client and its server."""
 
