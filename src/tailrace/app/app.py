@@ -23,13 +23,12 @@ from tailrace.app.queue_declaration import SHARDS, DeclaredQueue, GuaranteeName,
 from tailrace.app.running_app import RunningApp
 from tailrace.app.worker_options import worker_options
 from tailrace.delivery.delivery import Delivery
-from tailrace.delivery.retry import Retry
+from tailrace.delivery.retry import DEFAULT_RETRY, Retry
 from tailrace.duration import parse_duration
 from tailrace.errors import InvalidValue
 from tailrace.group.store.start import StartLike
 from tailrace.hub.hub import Hub
 from tailrace.hub.opening import open as open_hub
-from tailrace.hub.subscription import DEFAULT_RETRY
 from tailrace.subscription.worker.defaults import CONCURRENCY, DRAIN_TIMEOUT, TIMEOUT
 from tailrace.subscription.worker.effects import Effects
 from tailrace.subscription.worker.worker import Worker

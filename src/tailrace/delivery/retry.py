@@ -10,6 +10,16 @@ from tailrace.amount import is_whole
 from tailrace.duration import parse_duration
 from tailrace.errors import InvalidValue
 
+ATTEMPTS: Final = 8
+FIRST: Final = "1s"
+MAX: Final = "10m"
+"""The attempts and the delays of a policy of which nothing, or only a part, is given."""
+
+GROUP_FIRST: Final = "100ms"
+GROUP_MAX: Final = "30s"
+"""The delays of a group's consumer without a policy. They are shorter because its attempts are not
+stored: they end with the consumer."""
+
 _DOUBLINGS_MAX: Final = 64
 """More doublings than any `max` allows: beyond them only overflows follow."""
 
@@ -20,7 +30,8 @@ class Retry:
 
     The delay after the first failed attempt is at most `first`, and doubles after each further one
     up to `max`. Each delay is shortened at random, by at most one half, so that messages that fail
-    together are not all attempted together again. ``attempts=None`` means without end.
+    together are not all attempted together again. ``attempts=None`` means without end. Delays that
+    are not given are those of `DEFAULT_RETRY`.
     """
 
     attempts: int | None
@@ -31,8 +42,8 @@ class Retry:
         self,
         attempts: int | None = None,
         *,
-        first: timedelta | str = "100ms",
-        max: timedelta | str = "30s",
+        first: timedelta | str = FIRST,
+        max: timedelta | str = MAX,
     ) -> None:
         if attempts is not None and not (is_whole(attempts) and attempts >= 1):
             raise InvalidValue("attempts", attempts, "a whole number, 1 or more; None for no end")
@@ -53,3 +64,7 @@ class Retry:
         first_s, max_s = self.first.total_seconds(), self.max.total_seconds()
         longest_s = min(first_s * 2.0 ** min(attempt - 1, _DOUBLINGS_MAX), max_s)
         return timedelta(seconds=longest_s * (1.0 - random / 2))
+
+
+DEFAULT_RETRY: Final = Retry(ATTEMPTS)
+"""The policy of subscriptions and queues that are created without one."""

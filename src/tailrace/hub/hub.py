@@ -11,7 +11,7 @@ from tailrace.backend.contract import Backend, Fence
 from tailrace.backend.pickling import Unpicklable
 from tailrace.backend.table_scan import clear_table
 from tailrace.clock import Clock, SystemClock
-from tailrace.delivery.retry import Retry
+from tailrace.delivery.retry import DEFAULT_RETRY, Retry
 from tailrace.errors import (
     Conflict,
     Error,
@@ -28,7 +28,7 @@ from tailrace.group.runtime.runtime import close_runtimes
 from tailrace.group.store.definition import group_names, parse_shared
 from tailrace.group.store.start import StartLike, parse_start
 from tailrace.hub.queue import Queue, QueueOptions, open_queue
-from tailrace.hub.subscription import DEFAULT_RETRY, Subscription
+from tailrace.hub.subscription import Subscription
 from tailrace.hub.topic import Topic
 from tailrace.hub.transaction import OpenTransaction
 from tailrace.payload import Payload, ValueType

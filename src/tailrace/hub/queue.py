@@ -8,12 +8,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, Unpack
 
 from tailrace.backend.pickling import Unpicklable
-from tailrace.delivery.retry import Retry
+from tailrace.delivery.retry import DEFAULT_RETRY, Retry
 from tailrace.duration import parse_duration
 from tailrace.errors import InvalidValue, UnknownQueue
 from tailrace.hub.dead_letters import DeadLetters
 from tailrace.hub.replay import Replay, ReplayOptions, range_ms
-from tailrace.hub.subscription import DEFAULT_RETRY, DeliveryHandler, Subscription
+from tailrace.hub.subscription import DeliveryHandler, Subscription
 from tailrace.hub.topic import Topic
 from tailrace.message import Message, Receipt, Receipts
 from tailrace.queue.draining import await_quiet

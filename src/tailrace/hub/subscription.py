@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Required, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Required, TypeAlias, TypedDict, Unpack
 
 from tailrace.backend.contract import Backend
 from tailrace.backend.pickling import Unpicklable
@@ -45,9 +45,6 @@ if TYPE_CHECKING:
 
 DeliveryHandler: TypeAlias = Handler[Any] | BatchHandler[Any]
 """A function or coroutine function of a delivery, or of a list of them."""
-
-DEFAULT_RETRY: Final = Retry(8, first="1s", max="10m")
-"""The retry policy of a subscription that was created without one."""
 
 
 class SubscriptionOptions(TypedDict, total=False):

@@ -62,8 +62,8 @@ def test_a_changed_retry_policy_and_filter_are_applied_and_logged(
     assert (held.attempts, held.filter) == (5, "key == 'c7'")
     changes = [record.getMessage() for record in caplog.records]
     assert changes == [
-        "changed the retry policy of subscription mailer from attempts 3, first 100ms, max 30s to"
-        " attempts 5, first 100ms, max 30s",
+        "changed the retry policy of subscription mailer from attempts 3, first 1s, max 10m to"
+        " attempts 5, first 1s, max 10m",
         "changed the filter of subscription mailer from none to key == 'c7'",
     ]
 

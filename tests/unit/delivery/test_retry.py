@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import tailrace
 from tailrace import Retry
+from tailrace.delivery.retry import DEFAULT_RETRY
 from tailrace.errors import InvalidValue
 
 
@@ -30,11 +31,16 @@ def test_a_random_number_shortens_the_delay_by_at_most_one_half() -> None:
     assert retry.delay(2, 0.5) == timedelta(seconds=3)
 
 
-def test_by_default_there_is_no_last_attempt_and_no_delay_is_longer_than_thirty_seconds() -> None:
+def test_without_a_number_of_attempts_there_is_no_last_one() -> None:
     retry = Retry()
     assert retry.attempts is None
-    assert delays_s(retry, 3) == pytest.approx([0.1, 0.2, 0.4])
-    assert retry.delay(1_000_000, 0.0) == timedelta(seconds=30)
+    assert retry.delay(1_000_000, 0.0) == timedelta(minutes=10)
+
+
+def test_a_number_of_attempts_alone_keeps_the_delays_of_the_default_policy() -> None:
+    retry = Retry(attempts=9)
+    assert delays_s(retry, 9) == delays_s(DEFAULT_RETRY, 9)
+    assert Retry(DEFAULT_RETRY.attempts) == DEFAULT_RETRY
 
 
 def test_a_policy_is_written_as_in_the_documentation_and_compared_by_value() -> None:
@@ -59,7 +65,7 @@ def test_jitter_shortens_a_delay_by_at_most_a_half(attempt: int, random: float) 
         ({"attempts": True}, "attempts is True"),
         ({"first": "0s"}, "first is '0s'"),
         ({"first": 5}, "first is 5"),
-        ({"first": "1m"}, "max is '30s'"),
+        ({"first": "20m"}, "max is '10m'"),
         ({"max": "-1s"}, "max is '-1s'"),
     ],
 )

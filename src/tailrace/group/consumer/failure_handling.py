@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from tailrace.delivery.delivery import Delivery
 from tailrace.delivery.outcome import OutcomeKind, outcome_of
-from tailrace.delivery.retry import Retry
+from tailrace.delivery.retry import GROUP_FIRST, GROUP_MAX, Retry
 from tailrace.error_text import describe_error
 from tailrace.errors import DeliveryFailed, Error, InvalidValue
 from tailrace.group.outage import Outage
@@ -69,7 +69,7 @@ class HandlerOptions:
         if retry is None:
             if attempts is None and on_failed is not None:
                 attempts = default_attempts
-            return cls(Retry(attempts), action)
+            return cls(Retry(attempts, first=GROUP_FIRST, max=GROUP_MAX), action)
         if not isinstance(retry, Retry):
             raise InvalidValue("retry", retry, "a tailrace.Retry, or None")
         return cls(retry, action)
@@ -110,7 +110,7 @@ class FailureHandling:
         self._tried = ""
         self._raised: BaseException | None = None
         self._outage = Outage(_log, f"consuming in group {session.group}")
-        self._outage_retry = Retry()
+        self._outage_retry = Retry(first=GROUP_FIRST, max=GROUP_MAX)
         self._outages = 0
         # Those who resolve a message themselves record it too, together with its resolution.
         quiet = options.on_failed in (FailedAction.SKIP, FailedAction.DEAD_LETTER)

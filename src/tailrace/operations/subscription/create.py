@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tailrace.delivery.retry import DEFAULT_RETRY
 from tailrace.hub.hub import Hub
-from tailrace.hub.subscription import DEFAULT_RETRY
 from tailrace.operations.subscription.settings import SubscriptionSettings, parse_retry
 
 
