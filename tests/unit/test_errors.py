@@ -27,6 +27,7 @@ SAMPLES = [
     errors.UnknownQueue("jbs", "./data", ["jobs"]),
     errors.UnknownReplay("jobs", "mornin", "./data", ["morning"]),
     errors.SubscriptionExists("mailer", ["it has 4 shards, not 2"]),
+    errors.QueueExists("jobs", ["it has 4 shards, not 2"]),
     errors.InvalidName("topic", "a/b"),
     errors.InvalidValue("partitions", 5, "1, 2, 3 or a multiple of 4 or 6", "any_count=True"),
     errors.OutOfRange("orders/0.1", 9, 0, 9),

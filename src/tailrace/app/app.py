@@ -18,8 +18,8 @@ from tailrace.app.declaration import (
     declared_subscription,
     declared_topic,
 )
-from tailrace.app.preparation import create_topic, open_declared
-from tailrace.app.queue_declaration import SHARDS, DeclaredQueue, GuaranteeName, declared_queue
+from tailrace.app.preparation import create_topic, open_all
+from tailrace.app.queue_declaration import DeclaredQueue, GuaranteeName, declared_queue
 from tailrace.app.running_app import RunningApp
 from tailrace.app.worker_options import worker_options
 from tailrace.delivery.delivery import Delivery
@@ -153,7 +153,7 @@ class App:
         name: str,
         *,
         guarantee: GuaranteeName = "at-least-once",
-        shards: int = SHARDS,
+        shards: int | None = None,
         retry: Retry = DEFAULT_RETRY,
         concurrency: int = CONCURRENCY,
         batch: bool = False,
@@ -166,9 +166,10 @@ class App:
         """Declare a queue; the decorated function is its handler.
 
         The queue is created when the app starts and there is none of that name, with this many
-        `shards` and with the type in the annotation ``Delivery[Job]`` of the handler. `retry` and
-        `filter` of an existing one become those given here; `on_dead_letter` cannot change, and its
-        shards stay as they are.
+        `shards`, by default 12, and with the type in the annotation ``Delivery[Job]`` of the
+        handler. `retry` and `filter` of an existing one become those given here. `shards` and
+        `on_dead_letter` cannot change; ``shards=None`` accepts any number. A topic of the name
+        becomes a queue if the app declares it, too.
 
         `guarantee` is ``"at-least-once"``, ``"exactly-once"``, so that what the handler pushes by
         ``delivery.tx`` is stored together with the acknowledgement, or ``"at-most-once"``. With
@@ -222,7 +223,7 @@ class App:
         drain = parse_duration(drain_timeout, "drain_timeout")
         for topic in self.topics:
             create_topic(hub, topic)
-        opened = [(each, open_declared(hub, each)) for each in chosen]
+        opened = open_all(hub, chosen, self.topics)
         workers: dict[str, Worker] = {}
         try:
             for declared, subscription in opened:
@@ -234,7 +235,7 @@ class App:
             for worker in workers.values():
                 worker.close()
             raise
-        return RunningApp(workers)
+        return RunningApp(workers, {each.name for each in self.queues})
 
     def run(
         self,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Final
 
 from tailrace.app.declaration import DeclaredSubscription, DeclaredTopic
-from tailrace.app.queue_declaration import SHARDS, DeclaredQueue
-from tailrace.errors import SubscriptionExists
+from tailrace.app.queue_declaration import DeclaredQueue
+from tailrace.errors import QueueExists, SubscriptionExists
 from tailrace.hub.hub import Hub
 from tailrace.hub.subscription import Subscription
 from tailrace.subscription.store.definition import NewSubscription, SubscriptionDefinition
@@ -28,47 +29,41 @@ def create_topic(hub: Hub, declared: DeclaredTopic) -> None:
     )
 
 
-def open_declared(hub: Hub, declared: DeclaredSubscription) -> Subscription:
-    """Return the subscription, or that of the queue, as it is declared: see `open_subscription` and
-    `open_queue`."""
-    if isinstance(declared, DeclaredQueue):
-        return open_queue(hub, declared)
-    return open_subscription(hub, declared)
+def open_all(
+    hub: Hub, chosen: Iterable[DeclaredSubscription], topics: Iterable[DeclaredTopic]
+) -> list[tuple[DeclaredSubscription, Subscription]]:
+    """Return subscriptions, and those of queues, as they are declared: see `open_subscription` and
+    `open_queue`. Queues are first, because a subscription may have one as its topic."""
+    declared_topics = {each.name for each in topics}
+    queues = [each for each in chosen if isinstance(each, DeclaredQueue)]
+    others = [each for each in chosen if not isinstance(each, DeclaredQueue)]
+    return [
+        *((each, open_queue(hub, each, each.name in declared_topics)) for each in queues),
+        *((each, open_subscription(hub, each)) for each in others),
+    ]
 
 
-def open_queue(hub: Hub, declared: DeclaredQueue) -> Subscription:
+def open_queue(hub: Hub, declared: DeclaredQueue, from_topic: bool = False) -> Subscription:
     """Return the subscription of a queue as it is declared: created, or with its retry policy and
-    filter changed.
+    filter changed. With `from_topic`, an existing topic of the name becomes a queue.
 
-    Raises `InvalidName` if a subscription has the name, `TopicTypeMismatch`, and
-    `SubscriptionExists` if the policy on dead letters differs.
+    Raises `InvalidName` if a subscription has the name, `TopicExists` if a topic has it,
+    `TopicTypeMismatch`, and `QueueExists` if something differs that cannot be changed.
     """
-    policy, shards = declared.on_dead_letter.value, declared.shards or SHARDS
     try:
         queue = hub.queue(
             declared.name,
             declared.type,
-            shards=shards,
+            shards=declared.shards,
             retry=declared.retry,
-            on_dead_letter=policy,
+            on_dead_letter=declared.on_dead_letter.value,
+            from_topic=from_topic,
         )
-    except SubscriptionExists:
-        queue = hub.queue(declared.name, declared.type, shards=shards)
-        _check_policy(queue.subscription.definition, declared)
+    except QueueExists:
+        queue = hub.queue(declared.name, declared.type, strict=True)
+        _check_unchangeable(hub, queue.subscription.definition, declared)
     _change(queue.subscription, declared)
     return queue.subscription
-
-
-def _check_policy(held: SubscriptionDefinition, declared: DeclaredQueue) -> None:
-    """Raise `SubscriptionExists` if the policy on dead letters differs."""
-    if held.policy is not declared.on_dead_letter:
-        policy = f"its on_dead_letter is {held.on_dead_letter}, not {declared.on_dead_letter.value}"
-        raise SubscriptionExists(
-            declared.name,
-            [policy],
-            f"declare it as it is ({declared.label}), or under another name, or delete the queue"
-            f" with its messages: tailrace queue delete {declared.name}",
-        )
 
 
 def open_subscription(hub: Hub, declared: DeclaredSubscription) -> Subscription:
@@ -100,18 +95,20 @@ def open_subscription(hub: Hub, declared: DeclaredSubscription) -> Subscription:
 def _check_unchangeable(
     hub: Hub, held: SubscriptionDefinition, declared: DeclaredSubscription
 ) -> None:
-    """Raise `SubscriptionExists` if more than the retry policy and the filter differ."""
+    """Raise `SubscriptionExists`, or `QueueExists`, if more than the retry policy and the filter
+    differ."""
     wanted = NewSubscription(
         declared.topic, held.retry, declared.on_dead_letter, declared.shards, filter=held.filter
     )
     found = differences(held, wanted, find(hub.backend, declared.topic))
-    if found:
-        raise SubscriptionExists(
-            declared.name,
-            found,
-            f"declare it as it is ({declared.label}), or under another name, or delete it with its"
-            f" queues and its progress: tailrace subscription delete {declared.name}",
-        )
+    if not found:
+        return
+    remedy = f"declare it as it is ({declared.label}), or under another name, or delete it with its"
+    if isinstance(declared, DeclaredQueue):
+        remedy += f" messages: tailrace queue delete {declared.name}"
+        raise QueueExists(declared.name, found, remedy)
+    remedy += f" queues and its progress: tailrace subscription delete {declared.name}"
+    raise SubscriptionExists(declared.name, found, remedy)
 
 
 def _change(existing: Subscription, declared: DeclaredSubscription) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from tailrace.amount import is_whole
 from tailrace.app.declaration import DeclaredSubscription, FilterLike, declared_subscription
@@ -21,12 +21,10 @@ from tailrace.topic.lineage import check_count
 
 GuaranteeName: TypeAlias = Literal["at-least-once", "exactly-once", "at-most-once"]
 
-SHARDS: Final = 12
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredQueue(DeclaredSubscription):
-    """A queue and its handler. `topic` is the name of the queue, and `shards` is never None.
+    """A queue and its handler. `topic` is the name of the queue.
 
     With `batch` the handler is called with lists of deliveries, at most `batch_size`. `effects` is
     the database that it writes to.
@@ -43,7 +41,7 @@ def declared_queue(
     handler: Callable[..., object],
     *,
     guarantee: str,
-    shards: int,
+    shards: int | None,
     retry: Retry,
     concurrency: int,
     batch: bool,
@@ -75,7 +73,8 @@ def declared_queue(
     )
     of = f"of queue {name!r} ({label_of(handler)})"
     check_new_topic(name)
-    check_count(shards, any_count=False)
+    if shards is not None:
+        check_count(shards, any_count=False)
     chosen = _guarantee(guarantee, effects, of)
     _check_batch(handler, batch, batch_size, names, of)
     if effects is not None and awaits(handler):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
 from tailrace.backend.pickling import Unpicklable
+from tailrace.queue.lifecycle import queue_errors
 from tailrace.subscription.worker.worker import Worker
 from tailrace.terminal.signals import POLL_S, wait_for
 
@@ -23,9 +25,10 @@ class RunningApp(Unpicklable):
     an error, for example because its subscription was deleted, all stop, and `wait` raises it.
     """
 
-    def __init__(self, workers: Mapping[str, Worker]) -> None:
+    def __init__(self, workers: Mapping[str, Worker], queues: Collection[str] = ()) -> None:
         self.workers: Mapping[str, Worker] = MappingProxyType(dict(workers))
-        """The workers by the names of their subscriptions."""
+        """The workers by the names of their subscriptions and queues."""
+        self._queues = frozenset(queues)
         self._changed = threading.Condition()
         self._working = len(workers)
         self._error: BaseException | None = None
@@ -80,10 +83,13 @@ class RunningApp(Unpicklable):
         self.close()
 
     def _watch(self, name: str, worker: Worker) -> None:
+        is_queue = name in self._queues
         try:
-            worker.wait()
+            with queue_errors(name) if is_queue else nullcontext():
+                worker.wait()
         except BaseException as error:
-            _log.error("the worker of subscription %s ended", name, exc_info=error)
+            kind = "queue" if is_queue else "subscription"
+            _log.error("the worker of %s %s ended", kind, name, exc_info=error)
             with self._changed:
                 self._error = self._error or error
             self.stop()

@@ -32,10 +32,11 @@ if TYPE_CHECKING:
     tailrace queue create thumbnails
     tailrace queue create thumbnails --shards 24
     tailrace queue create emails --attempts 20 --max-delay 1h
+    tailrace queue create orders --from-topic
     """,
 )
 @click.argument("queue")
-@click.option("--shards", type=int, default=12, show_default=True, help="Number of shards.")
+@click.option("--shards", type=int, help="Number of shards.  [default: 12]")
 @attempts_option
 @first_delay_option
 @max_delay_option
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
     "--on-dead-letter",
     type=click.Choice(["block", "continue"]),
     help="Whether later messages of a key wait behind its dead letter.  [default: block]",
+)
+@click.option(
+    "--from-topic", is_flag=True, help="Make an existing topic a queue, from its first message on."
 )
 @click.pass_obj
 def create(context: CommandContext, /, queue: str, **options: Any) -> None:

@@ -6,9 +6,10 @@
     ├── UnknownGroup (LookupError)          no group of that name
     ├── GroupExists (ValueError)            a group of other topics has that name
     ├── UnknownSubscription (LookupError)   no subscription of that name
-    ├── UnknownQueue (LookupError)          no queue of that name
+    │   └── UnknownQueue                    no queue of that name
     ├── UnknownReplay (LookupError)         no replay of that id of the queue
     ├── SubscriptionExists (ValueError)     another subscription has that name
+    │   └── QueueExists                     another queue has that name
     ├── InvalidName (ValueError)            a name that cannot be a directory and a URL part
     ├── InvalidValue (ValueError)           an argument out of its range, with the range
     ├── OutOfRange (IndexError)             no record at that offset, with the valid range
@@ -53,6 +54,7 @@ from tailrace.errors.base import Error
 from tailrace.errors.names import (
     GroupExists,
     InvalidName,
+    QueueExists,
     SubscriptionExists,
     TopicExists,
     UnknownGroup,
@@ -84,7 +86,7 @@ __all__ = [
     "GroupExists", "HubClosed", "HubReplaced", "IncompatibleHub", "InvalidName", "InvalidValue",
     "MessageTooLarge", "NotRetained", "NotSupported", "NothingToRead", "OutOfRange",
     "OutcomeUnknown",
-    "PipelineFailed", "ReadOnlyHub", "Sealed", "SubscriptionExists", "TopicExists",
+    "PipelineFailed", "QueueExists", "ReadOnlyHub", "Sealed", "SubscriptionExists", "TopicExists",
     "TopicTypeMismatch", "UnknownGroup", "UnknownHub", "UnknownQueue", "UnknownReplay",
     "UnknownSubscription", "UnknownTopic", "WatchExpired",
 ]  # fmt: skip

@@ -10,15 +10,29 @@ from tailrace.reserved_names import INTERNAL_PREFIX, WORKER_GROUP_PREFIX, pipeli
 from tailrace.suggestion import did_you_mean
 
 
+def _unknown(kind: str, name: str, where: str, known: list[str], remedy: str) -> tuple[str, ...]:
+    """Return the sentences of an error about a name that nothing has: a similar name of those that
+    are `known`, if there is one, and what to do."""
+    near = did_you_mean(name, known)
+    here = f"({format_amount(len(known), kind)} here)"
+    return f"no {kind} {name!r} {where}", f"{near} {here}" if near else "", remedy
+
+
 class UnknownTopic(Error, LookupError):
     """No topic of that name in this hub, or no such storage topic or partition of it.
 
     `known` lists the topics of the hub; internal topics only if the name is that of one.
-    `subscription` is the one whose topic was deleted, if the error is about a subscription.
+    `subscription` is the one whose topic was deleted, if the error is about a subscription; `kind`
+    is ``"queue"`` if it is that of a queue.
     """
 
     def __init__(
-        self, topic: str, hub: str, known: Iterable[str] = (), subscription: str | None = None
+        self,
+        topic: str,
+        hub: str,
+        known: Iterable[str] = (),
+        subscription: str | None = None,
+        kind: str = "subscription",
     ) -> None:
         self.topic = topic
         self.subscription = subscription
@@ -28,17 +42,11 @@ class UnknownTopic(Error, LookupError):
         )
         if subscription is not None:
             super().__init__(
-                f"topic {topic!r} of subscription {subscription!r} was deleted from {hub}",
-                f"delete the subscription: tailrace subscription delete {subscription}",
+                f"topic {topic!r} of {kind} {subscription!r} was deleted from {hub}",
+                f"delete the {kind}: tailrace {kind} delete {subscription}",
             )
             return
-        near = did_you_mean(topic, self.known)
-        here = format_amount(len(self.known), "topic")
-        super().__init__(
-            f"no topic {topic!r} in {hub}",
-            f"{near} ({here} here)" if near else "",
-            self._remedy(topic),
-        )
+        super().__init__(*_unknown("topic", topic, f"in {hub}", self.known, self._remedy(topic)))
 
     @staticmethod
     def _remedy(topic: str) -> str:
@@ -52,17 +60,20 @@ class UnknownTopic(Error, LookupError):
 
 class TopicExists(Error, ValueError):
     """A topic of that name exists. `differences` lists how its definition differs from the
-    requested one."""
+    requested one. `remedy` replaces the last sentence of the message."""
 
-    def __init__(self, topic: str, differences: Iterable[str] = ()) -> None:
+    def __init__(self, topic: str, differences: Iterable[str] = (), remedy: str = "") -> None:
         self.topic = topic
         self.differences = list(differences)
         super().__init__(
             f"topic {topic!r} exists" + (" with another definition" if self.differences else ""),
             "; ".join(self.differences),
-            "open it with hub.topic(), or choose another name"
-            if self.differences
-            else "open it with hub.topic(), or create it with exist_ok=True, or --exist-ok",
+            remedy
+            or (
+                "open it with hub.topic(), or choose another name"
+                if self.differences
+                else "open it with hub.topic(), or create it with exist_ok=True, or --exist-ok"
+            ),
         )
 
 
@@ -86,13 +97,8 @@ class UnknownGroup(Error, LookupError):
                 f"tailrace subscription show {subscription}",
             )
             return
-        near = did_you_mean(group, self.known)
-        here = format_amount(len(self.known), "group")
-        super().__init__(
-            f"no group {group!r} in {hub}",
-            f"{near} ({here} here)" if near else "",
-            f"create it by consuming: tailrace tail TOPIC --group {group}",
-        )
+        remedy = f"create it by consuming: tailrace tail TOPIC --group {group}"
+        super().__init__(*_unknown("group", group, f"in {hub}", self.known, remedy))
 
 
 class GroupExists(Error, ValueError):
@@ -113,29 +119,22 @@ class UnknownSubscription(Error, LookupError):
 
     def __init__(self, subscription: str, hub: str, known: Iterable[str] = ()) -> None:
         self.subscription = subscription
+        self.hub = hub
         self.known = sorted(known)
-        near = did_you_mean(subscription, self.known)
-        here = format_amount(len(self.known), "subscription")
-        super().__init__(
-            f"no subscription {subscription!r} in {hub}",
-            f"{near} ({here} here)" if near else "",
-            f"create it: tailrace subscription create {subscription} --topic TOPIC",
-        )
+        remedy = f"create it: tailrace subscription create {subscription} --topic TOPIC"
+        super().__init__(*_unknown("subscription", subscription, f"in {hub}", self.known, remedy))
 
 
-class UnknownQueue(Error, LookupError):
-    """No queue of that name in this hub."""
+class UnknownQueue(UnknownSubscription):
+    """No queue of that name in this hub. It is an `UnknownSubscription` too, because a queue is
+    consumed by a subscription of its name."""
 
     def __init__(self, queue: str, hub: str, known: Iterable[str] = ()) -> None:
-        self.queue = queue
+        self.queue = self.subscription = queue
+        self.hub = hub
         self.known = sorted(known)
-        near = did_you_mean(queue, self.known)
-        here = format_amount(len(self.known), "queue")
-        super().__init__(
-            f"no queue {queue!r} in {hub}",
-            f"{near} ({here} here)" if near else "",
-            f"create it: tailrace queue create {queue}, or hub.queue({queue!r}) without strict",
-        )
+        remedy = f"create it: tailrace queue create {queue}, or hub.queue({queue!r}) without strict"
+        Error.__init__(self, *_unknown("queue", queue, f"in {hub}", self.known, remedy))
 
 
 class UnknownReplay(Error, LookupError):
@@ -145,12 +144,9 @@ class UnknownReplay(Error, LookupError):
         self.queue = queue
         self.replay = replay
         self.known = sorted(known)
-        near = did_you_mean(replay, self.known)
-        here = format_amount(len(self.known), "replay")
+        where = f"of queue {queue!r} in {hub}"
         super().__init__(
-            f"no replay {replay!r} of queue {queue!r} in {hub}",
-            f"{near} ({here} of this queue)" if near else "",
-            "list them: queue.replays()",
+            *_unknown("replay", replay, where, self.known, "list them: queue.replays()")
         )
 
 
@@ -175,6 +171,23 @@ class SubscriptionExists(Error, ValueError):
                 else "open it with hub.subscription(), or create it with exist_ok=True, or"
                 " --exist-ok"
             ),
+        )
+
+
+class QueueExists(SubscriptionExists):
+    """A queue of that name exists. `differences` lists how its definition differs from the
+    requested one. `remedy` replaces the last sentence of the message."""
+
+    def __init__(self, queue: str, differences: Iterable[str], remedy: str = "") -> None:
+        self.queue = self.subscription = queue
+        self.differences = list(differences)
+        Error.__init__(
+            self,
+            f"queue {queue!r} exists with another definition",
+            "; ".join(self.differences),
+            remedy
+            or "open it without these options, or choose another name; to change its retry policy:"
+            f" tailrace subscription update {queue}",
         )
 
 

@@ -296,32 +296,36 @@ class Hub(Unpicklable):
 
     @overload
     def queue(
-        self, name: str, type: None = None, *, shards: int = 12, retry: Retry | None = None,
-        on_dead_letter: str | None = None, strict: bool = False,
+        self, name: str, type: None = None, *,
+        shards: int | None = None, retry: Retry | None = None,
+        on_dead_letter: str | None = None, strict: bool = False, from_topic: bool = False,
     ) -> Queue[Any]: ...  # fmt: skip
     @overload
     def queue(
-        self, name: str, type: type[T], *, shards: int = 12, retry: Retry | None = None,
-        on_dead_letter: str | None = None, strict: bool = False,
+        self, name: str, type: type[T], *,
+        shards: int | None = None, retry: Retry | None = None,
+        on_dead_letter: str | None = None, strict: bool = False, from_topic: bool = False,
     ) -> Queue[T]: ...  # fmt: skip
     def queue(
         self,
         name: str,
         type: Any = None,
         *,
-        shards: int = 12,
+        shards: int | None = None,
         retry: Retry | None = None,
         on_dead_letter: str | None = None,
         strict: bool = False,
+        from_topic: bool = False,
     ) -> Queue[Any]:
         """Open a queue; create it if there is none, unless `strict`: then it is `UnknownQueue`.
 
-        `type` is the type of its values. A new queue has this many `shards`, which consumers share,
-        and the `retry` policy and `on_dead_letter` of `create_subscription`. Of an existing queue
-        they must be the same if they are given, otherwise `SubscriptionExists`. An existing topic
-        of the name becomes a queue, from its first message on.
+        `type` is the type of its values. A new queue has this many `shards`, by default 12, which
+        consumers share, and the `retry` policy and `on_dead_letter` of `create_subscription`. Of an
+        existing queue they must be the same if they are given, otherwise `QueueExists`. An existing
+        topic of the name is `TopicExists`; with `from_topic` it becomes a queue, from its first
+        message on.
         """
-        options = QueueOptions(shards, retry, on_dead_letter, strict)
+        options = QueueOptions(shards, retry, on_dead_letter, strict, from_topic)
         return open_queue(self, name, type, options, self._clock.now_ms())
 
     def queues(self) -> list[str]:
@@ -331,7 +335,7 @@ class Hub(Unpicklable):
     def delete_queue(self, name: str) -> None:
         """Delete a queue with its messages, its dead letters and its progress.
 
-        Its consumers end with `UnknownSubscription`. `UnknownQueue` if there is none.
+        Its consumers end with `UnknownQueue`, and so does this if there is none.
         """
         delete_replays(self.backend, name, self._clock.now_ms())
         delete_queue(self.backend, name)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar, Unpack
 
 from tailrace.backend.pickling import Unpicklable
-from tailrace.delivery.retry import DEFAULT_RETRY, Retry
+from tailrace.delivery.retry import Retry
 from tailrace.duration import parse_duration
 from tailrace.errors import InvalidValue, UnknownQueue
 from tailrace.hub.dead_letters import DeadLetters
@@ -16,8 +17,16 @@ from tailrace.hub.replay import Replay, ReplayOptions, range_ms
 from tailrace.hub.subscription import DeliveryHandler, Subscription
 from tailrace.hub.topic import Topic
 from tailrace.message import Message, Receipt, Receipts
+from tailrace.payload import Payload, ValueType
 from tailrace.queue.draining import await_quiet
-from tailrace.queue.lifecycle import create_queue, find_queue
+from tailrace.queue.lifecycle import (
+    WantedQueue,
+    check_queue,
+    create_queue,
+    find_queue,
+    queue_errors,
+    read_queue,
+)
 from tailrace.queue.rebalance import Rebalanced, rebalance
 from tailrace.queue.replay.job import stored_replays
 from tailrace.queue.replay.lifecycle import NewReplay, create_replay
@@ -25,12 +34,13 @@ from tailrace.queue.stats import QueueStats, read_stats
 from tailrace.subscription.shard.queues import OnDeadLetter
 from tailrace.subscription.store.lifecycle import read_subscription
 from tailrace.subscription.store.owners import shard_owners, workers
-from tailrace.subscription.store.shared_names import check_unused
 from tailrace.subscription.worker.effects import Effects
 from tailrace.subscription.worker.guarantee import Guarantee
 from tailrace.subscription.worker.options import BATCH_SIZE
+from tailrace.topic.composite import Definition, first_definition
 from tailrace.topic.envelope import Envelope
 from tailrace.topic.record_builder import Headers, Key, Time
+from tailrace.topic.router import RouterKind
 from tailrace.topic.view import find as find_topic
 from tailrace.user_name import user_at_host
 
@@ -41,40 +51,55 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+SHARDS: Final = 12
+"""The number of shards of a queue that is created without one."""
+
+
 class QueueOptions(NamedTuple):
     """How a queue is opened. None for what an existing queue need not agree with."""
 
-    shards: int
+    shards: int | None
     retry: Retry | None
     on_dead_letter: str | None
     strict: bool
+    from_topic: bool
 
 
 def open_queue(hub: Hub, name: str, type: Any, options: QueueOptions, now_ms: int) -> Queue[Any]:
     """Open a queue, or create it. See `Hub.queue`."""
     backend = hub.backend
-    chosen = options.on_dead_letter
-    policy = None if chosen is None else OnDeadLetter.parse(chosen)
+    policy = options.on_dead_letter
+    wanted = WantedQueue(
+        options.shards, options.retry, None if policy is None else OnDeadLetter.parse(policy)
+    )
     if not isinstance(options.retry, Retry | None):
         raise InvalidValue("retry", options.retry, "a tailrace.Retry, such as Retry(attempts=5)")
     found = find_queue(backend, name)
     if found is None and options.strict:
         raise UnknownQueue(name, backend.name, hub.queues())
-    if found is None and find_topic(backend, name) is None:
-        check_unused(backend.store, "subscription", name)
-        hub.create_topic(name, type, partitions=options.shards, exist_ok=True)
-    topic = hub.topic(name, type)
-    if found is None or options.retry is not None or policy is not None:
-        held = OnDeadLetter.BLOCK if found is None else found.policy
-        create_queue(
-            backend,
-            name,
-            retry=options.retry or (DEFAULT_RETRY if found is None else found.retry),
-            on_dead_letter=policy or held,
-            filter=None if found is None else found.filter,
-            now_ms=now_ms,
-        )
-    return Queue(topic, hub.subscription)
+    if found is None:
+        is_topic = options.from_topic and find_topic(backend, name) is not None
+        topic = None if is_topic else _new_topic(type, options.shards, now_ms)
+        if is_topic:
+            hub.topic(name, type)  # the type must agree
+        create_queue(backend, name, wanted, topic, now_ms)
+    else:
+        read_subscription(backend, name)  # its topic must exist
+        check_queue(backend, name, found, wanted)
+    return Queue(hub.topic(name, type), hub.subscription)
+
+
+def _new_topic(type: Any, shards: int | None, now_ms: int) -> Definition:
+    payload: Payload[Any] = Payload(type)
+    return first_definition(
+        partitions=SHARDS if shards is None else shards,
+        router=RouterKind.SHARD_CONSISTENT,
+        content_type=payload.content_type,
+        any_count=False,
+        created_ms=now_ms,
+        identity=secrets.token_hex(8),
+        value_type=ValueType.of(type),
+    )
 
 
 class Queue(Unpicklable, Generic[T]):
@@ -147,25 +172,27 @@ class Queue(Unpicklable, Generic[T]):
         """
         chosen = _guarantee(guarantee, acking)
         called: Any = handler
-        worker = self.subscription.start(
-            called,
-            type=type,
-            id=id,
-            concurrency=concurrency,
-            timeout=timeout,
-            filter=filter,
-            drain_timeout=drain_timeout,
-            guarantee=chosen.value,
-            batch=batch,
-            batch_size=batch_size,
-            effects=effects,
-        )
+        with queue_errors(self.name):
+            worker = self.subscription.start(
+                called,
+                type=type,
+                id=id,
+                concurrency=concurrency,
+                timeout=timeout,
+                filter=filter,
+                drain_timeout=drain_timeout,
+                guarantee=chosen.value,
+                batch=batch,
+                batch_size=batch_size,
+                effects=effects,
+            )
         size = batch_size if batch_size is not None else BATCH_SIZE if batch else 1
         return QueueConsumer(worker, chosen, size)
 
     def stats(self) -> QueueStats:
         """Count its messages by what became of them, in all and for each shard."""
-        stored = read_subscription(self._backend, self.name)
+        with queue_errors(self.name):
+            stored = read_subscription(self._backend, self.name)
         owners = shard_owners(self._backend, self.name, stored.definition)
         present = workers(self._backend, self.name, owners)
         return read_stats(self._backend, stored, len(present))
@@ -182,15 +209,17 @@ class Queue(Unpicklable, Generic[T]):
         With `drain`, returns when nothing is in flight in any process; False if that takes longer
         than `timeout`. Without it, returns False if the queue was paused already.
         """
-        paused = self.subscription.pause(reason)
-        if not drain:
-            return paused
         limit_s = None if timeout is None else parse_duration(timeout, "timeout").total_seconds()
-        return await_quiet(self._backend, self.name, self.topic.clock, limit_s)
+        with queue_errors(self.name):
+            paused = self.subscription.pause(reason)
+            if not drain:
+                return paused
+            return await_quiet(self._backend, self.name, self.topic.clock, limit_s)
 
     def play(self) -> bool:
         """End a pause. False if the queue is not paused."""
-        return self.subscription.resume()
+        with queue_errors(self.name):
+            return self.subscription.resume()
 
     def rebalance(self, *, timeout: timedelta | str = "10s") -> Rebalanced:
         """Wait until the shards are divided evenly among the consumers, and say what moved.
@@ -198,7 +227,8 @@ class Queue(Unpicklable, Generic[T]):
         They are divided so by themselves whenever a consumer joins or leaves.
         """
         limit_s = parse_duration(timeout, "timeout").total_seconds()
-        return rebalance(self._backend, self.name, self.topic.clock, limit_s)
+        with queue_errors(self.name):
+            return rebalance(self._backend, self.name, self.topic.clock, limit_s)
 
     def replay(
         self,
@@ -246,6 +276,7 @@ class Queue(Unpicklable, Generic[T]):
     @property
     def dead_letters(self) -> DeadLetters:
         """Its dead letters: to list, show, redeliver and discard."""
+        read_queue(self._backend, self.name)
         return self.subscription.dead_letters
 
 
@@ -282,8 +313,9 @@ class QueueConsumer(Unpicklable):
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the consumer is stopped. False after the timeout. Raises the error that ended
-        it: `Fenced` if a newer consumer has its id."""
-        return self._worker.wait(timeout_s)
+        it: `Fenced` if a newer consumer has its id, `UnknownQueue` if the queue was deleted."""
+        with queue_errors(self._worker.subscription):
+            return self._worker.wait(timeout_s)
 
     def shutdown(self) -> bool:
         """End the consumer: wait for its calls, store their outcomes, and hand its shards over.

@@ -1,26 +1,38 @@
 """Creation and deletion of queues.
 
-A queue has a topic and a subscription of its own name. The topic is created first: if the creation
-is interrupted there, the next one finds the topic and makes it a queue.
+A queue has a topic and a subscription of its own name, which one commit creates.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
 from tailrace.backend.contract import Backend
-from tailrace.delivery.retry import Retry
-from tailrace.errors import InvalidName, UnknownQueue
+from tailrace.delivery.retry import DEFAULT_RETRY, Retry
+from tailrace.errors import (
+    InvalidName,
+    QueueExists,
+    SubscriptionExists,
+    TopicExists,
+    UnknownQueue,
+    UnknownSubscription,
+)
 from tailrace.subscription.shard.queues import OnDeadLetter
 from tailrace.subscription.store.definition import (
     NewSubscription,
     SubscriptionDefinition,
     find_definition,
 )
+from tailrace.subscription.store.differences import differences
 from tailrace.subscription.store.lifecycle import (
     create_subscription,
     delete_subscription,
     subscription_names,
 )
-from tailrace.topic.composite import check_name
+from tailrace.topic.composite import Definition, check_name
+from tailrace.topic.view import find
 
 
 def find_queue(backend: Backend, name: str) -> SubscriptionDefinition | None:
@@ -43,18 +55,61 @@ def read_queue(backend: Backend, name: str) -> SubscriptionDefinition:
     return found
 
 
+class WantedQueue(NamedTuple):
+    """The settings of a queue as they are given. None for those that an existing queue need not
+    agree with, and for which a new one has the defaults."""
+
+    shards: int | None
+    retry: Retry | None
+    policy: OnDeadLetter | None
+
+
 def create_queue(
-    backend: Backend,
-    name: str,
-    *,
-    retry: Retry,
-    on_dead_letter: OnDeadLetter,
-    filter: str | None,
-    now_ms: int,
+    backend: Backend, name: str, wanted: WantedQueue, topic: Definition | None, now_ms: int
 ) -> None:
-    """Make a topic a queue. `SubscriptionExists` if there is a queue that differs."""
-    new = NewSubscription(name, retry, on_dead_letter, filter=filter, queue=True)
-    create_subscription(backend, name, new, now_ms=now_ms, exist_ok=True)
+    """Create a queue with its topic; without `topic`, make an existing topic a queue.
+
+    Raises `TopicExists` for a topic without a queue that is to be created, and `QueueExists` if
+    there is a queue that differs.
+    """
+    policy = wanted.policy or OnDeadLetter.BLOCK
+    retry = wanted.retry or DEFAULT_RETRY
+    new = NewSubscription(name, retry, policy, wanted.shards, queue=True)
+    try:
+        create_subscription(backend, name, new, now_ms=now_ms, topic=topic)
+    except TopicExists:
+        raise _without_queue(name) from None
+    except SubscriptionExists:  # another process has created it just now
+        check_queue(backend, name, read_queue(backend, name), wanted)
+
+
+def check_queue(
+    backend: Backend, name: str, held: SubscriptionDefinition, wanted: WantedQueue
+) -> None:
+    """Raise `QueueExists` if a queue differs from the settings that are given."""
+    retry, policy = wanted.retry or held.retry, wanted.policy or held.policy
+    new = NewSubscription(name, retry, policy, wanted.shards, filter=held.filter)
+    if differs := differences(held, new, find(backend, name)):
+        raise QueueExists(name, differs)
+
+
+def _without_queue(name: str) -> TopicExists:
+    return TopicExists(
+        name,
+        ["it is a topic without a queue"],
+        "to make it a queue, from its first message on:"
+        f" hub.queue({name!r}, from_topic=True), or tailrace queue create {name} --from-topic",
+    )
+
+
+@contextlib.contextmanager
+def queue_errors(name: str) -> Iterator[None]:
+    """Raise `UnknownQueue` if the queue was deleted, in place of the error about its
+    subscription."""
+    try:
+        yield
+    except UnknownSubscription as error:
+        raise UnknownQueue(name, error.hub) from None
 
 
 def delete_queue(backend: Backend, name: str) -> None:

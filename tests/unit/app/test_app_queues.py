@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tailrace import App, Delivery, Hub, InvalidName, InvalidValue, Retry, SqlEffects
-from tailrace.app.preparation import open_declared
-from tailrace.errors import SubscriptionExists
+from tailrace.app.preparation import open_all, open_queue
+from tailrace.errors import QueueExists, TopicExists
 from tailrace.subscription.worker.guarantee import Guarantee
 from tests.support.waiting import until
 
@@ -53,9 +53,10 @@ def test_a_declared_queue_has_what_its_decorator_says() -> None:
     assert app.creates_hub
 
 
-def test_a_queue_has_twelve_shards_and_is_at_least_once_by_default() -> None:
+def test_a_queue_has_twelve_shards_and_is_at_least_once_by_default(hub: Hub) -> None:
     (queue,) = declared().queues
-    assert (queue.shards, queue.guarantee) == (12, Guarantee.AT_LEAST_ONCE)
+    assert open_queue(hub, queue).definition.shards == 12
+    assert queue.guarantee is Guarantee.AT_LEAST_ONCE
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_a_name_has_one_handler() -> None:
 
 def test_a_queue_is_created_with_the_type_of_the_annotation(hub: Hub) -> None:
     app = declared(shards=2, retry=Retry(3), filter="key == 'c7'", on_dead_letter="continue")
-    open_declared(hub, app.queues[0])
+    open_queue(hub, app.queues[0])
     held = hub.subscription("thumbnails").definition
     assert (hub.queues(), held.shards, held.retry.attempts) == (["thumbnails"], 2, 3)
     assert (held.filter, held.on_dead_letter) == ("key == 'c7'", "continue")
@@ -110,19 +111,43 @@ def test_a_queue_is_created_with_the_type_of_the_annotation(hub: Hub) -> None:
 def test_the_retry_policy_and_the_filter_of_an_existing_queue_become_the_declared_ones(
     hub: Hub,
 ) -> None:
-    open_declared(hub, declared(shards=2).queues[0])
-    open_declared(hub, declared(retry=Retry(3), filter="key == 'c7'").queues[0])
+    open_queue(hub, declared(shards=2).queues[0])
+    open_queue(hub, declared(retry=Retry(3), filter="key == 'c7'").queues[0])
     held = hub.subscription("thumbnails").definition
     assert (held.shards, held.retry.attempts, held.filter) == (2, 3, "key == 'c7'")
-    open_declared(hub, declared().queues[0])
+    open_queue(hub, declared().queues[0])
     assert hub.subscription("thumbnails").definition.filter is None
 
 
+def test_the_number_of_shards_of_an_existing_queue_cannot_change(hub: Hub) -> None:
+    open_queue(hub, declared(shards=2).queues[0])
+    with pytest.raises(QueueExists, match=r"shards is 2, not 4.*render.*queue delete thumbnails"):
+        open_queue(hub, declared(shards=4).queues[0])
+
+
+def test_a_topic_becomes_a_queue_if_the_app_declares_both(hub: Hub) -> None:
+    hub.create_topic("thumbnails", Job)
+    app = declared()
+    with pytest.raises(TopicExists, match="it is a topic without a queue"):
+        open_all(hub, app.chosen(), app.topics)
+    app.topic("thumbnails", Job)
+    open_all(hub, app.chosen(), app.topics)
+    assert hub.queues() == ["thumbnails"]
+
+
+def test_a_subscription_may_have_a_queue_of_the_app_as_its_topic(hub: Hub) -> None:
+    app = App()
+    app.subscription("copies", topic="thumbnails")(render)
+    app.queue("thumbnails")(render)
+    open_all(hub, app.chosen(), app.topics)
+    assert hub.subscriptions() == ["copies", "thumbnails"]
+
+
 def test_the_policy_on_dead_letters_cannot_change(hub: Hub) -> None:
-    open_declared(hub, declared().queues[0])
+    open_queue(hub, declared().queues[0])
     other = declared(on_dead_letter="continue", retry=Retry(2)).queues[0]
-    with pytest.raises(SubscriptionExists, match=r"on_dead_letter is block, not continue.*render"):
-        open_declared(hub, other)
+    with pytest.raises(QueueExists, match=r"on_dead_letter is block, not continue.*render"):
+        open_queue(hub, other)
     assert hub.subscription("thumbnails").definition.retry.attempts == 8
 
 

@@ -123,6 +123,19 @@ def test_the_error_of_one_subscription_stops_the_others_and_is_raised(hub: Hub) 
         assert running.workers["billing"].wait(0)
 
 
+def test_an_app_whose_queue_was_deleted_ends_with_an_error_about_the_queue(
+    hub: Hub, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = App()
+    app.queue("jobs")(print)
+    with app.start(hub) as running:
+        until(lambda: running.workers["jobs"].stats().shards)
+        hub.delete_queue("jobs")
+        with pytest.raises(tailrace.UnknownQueue, match="no queue 'jobs'"):
+            running.wait(60)
+    assert "the worker of queue jobs ended" in caplog.messages
+
+
 def test_a_subscription_that_cannot_start_closes_those_that_have_started(hub: Hub) -> None:
     app = app_of(mailer=print)
     app.subscription("late", topic="orders", shards=3)(print)

@@ -44,6 +44,16 @@ def test_a_queue_is_created_in_a_new_hub_with_all_its_options(tmp_path: Path) ->
     assert cli.run("queue", "create", "emails").stdout == "emails: exists, 4 shards\n"
     other = cli.run("queue", "create", "emails", "--attempts", "5", status=1).stderr
     assert "its retry policy is attempts 3" in other
+    other = cli.run("queue", "create", "emails", "--shards", "12", status=1).stderr
+    assert "its number of shards is 4, not 12" in other
+
+
+def test_a_topic_is_made_a_queue_by_an_option_alone(cli: CommandLine) -> None:
+    cli.run("topic", "create", "orders", "--partitions", "4")
+    refused = cli.run("queue", "create", "orders", status=1).stderr
+    assert "tailrace queue create orders --from-topic" in refused.replace(f"--hub {cli.hub} ", "")
+    created = cli.run("queue", "create", "orders", "--from-topic").stdout
+    assert created.startswith("orders: created, 4 shards;")
 
 
 def test_the_creation_suggests_to_run_a_consumer(cli: CommandLine) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,16 @@ from tailrace.errors import (
     Fenced,
     InvalidName,
     InvalidValue,
-    SubscriptionExists,
+    QueueExists,
+    TopicExists,
     TopicTypeMismatch,
     UnknownQueue,
     UnknownTopic,
 )
+from tailrace.subscription.store.names import SUBSCRIPTIONS
 from tailrace.testing import MemoryBackend
+from tailrace.topic.composite import TOPICS
+from tests.support.interleaved_store import InterleavedBackend
 from tests.support.waiting import DEADLINE_S, until
 
 
@@ -49,6 +53,12 @@ def take_list(jobs: list[Delivery[Any]]) -> None:
 
 def acked(queue: tailrace.Queue[Any]) -> int:
     return queue.stats().total.acked
+
+
+def hub_behind(hub: Hub, create: Callable[[], object]) -> Hub:
+    """A hub in another process, which looks for the queue just before `create` creates it."""
+    backend: Any = InterleavedBackend(hub.backend, SUBSCRIPTIONS + "jobs", create)
+    return Hub.from_backend(backend)
 
 
 def values(hub: Hub, topic: str) -> list[Any]:
@@ -83,10 +93,21 @@ def test_settings_that_are_given_must_be_those_of_the_queue(hub: Hub) -> None:
     hub.queue("jobs", retry=Retry(3), on_dead_letter="continue")
     hub.queue("jobs", retry=Retry(3))
     hub.queue("jobs")
-    with pytest.raises(SubscriptionExists, match="its retry policy is attempts 3"):
+    with pytest.raises(QueueExists, match="its retry policy is attempts 3"):
         hub.queue("jobs", retry=Retry(4))
-    with pytest.raises(SubscriptionExists, match="its on_dead_letter is continue, not block"):
+    with pytest.raises(QueueExists, match="its on_dead_letter is continue, not block"):
         hub.queue("jobs", on_dead_letter="block")
+
+
+def test_another_number_of_shards_is_refused_with_both_numbers_and_what_to_do(hub: Hub) -> None:
+    hub.queue("jobs", shards=2)
+    hub.queue("jobs", shards=2, strict=True)
+    for strict in (False, True):
+        with pytest.raises(
+            QueueExists,
+            match=r"queue 'jobs' exists.*its number of shards is 2, not 4.*open it without these",
+        ):
+            hub.queue("jobs", shards=4, strict=strict)
 
 
 def test_the_name_of_a_subscription_is_not_one_of_a_queue(hub: Hub) -> None:
@@ -97,9 +118,42 @@ def test_the_name_of_a_subscription_is_not_one_of_a_queue(hub: Hub) -> None:
     assert "mailer" not in hub.topics()
 
 
+def test_an_existing_topic_is_not_made_a_queue_unless_that_is_asked_for(hub: Hub) -> None:
+    hub.create_topic("jobs", int, partitions=2)
+    with pytest.raises(
+        TopicExists,
+        match=r"it is a topic without a queue.*hub\.queue\('jobs', from_topic=True\)"
+        r".*tailrace queue create jobs --from-topic",
+    ):
+        hub.queue("jobs", int)
+    assert (hub.queues(), hub.subscriptions()) == ([], [])
+
+
+def test_a_topic_that_another_process_creates_meanwhile_is_not_made_a_queue(hub: Hub) -> None:
+    backend: Any = InterleavedBackend(
+        hub.backend, TOPICS + "jobs", lambda: hub.create_topic("jobs")
+    )
+    with pytest.raises(TopicExists, match="it is a topic without a queue"):
+        Hub.from_backend(backend).queue("jobs")
+    assert hub.queues() == []
+
+
+def test_a_queue_that_another_process_creates_meanwhile_is_opened_if_it_agrees(hub: Hub) -> None:
+    other = hub_behind(hub, lambda: hub.queue("jobs", shards=2, retry=Retry(3)))
+    assert other.queue("jobs", shards=2).subscription.definition.retry == Retry(3)
+
+
+def test_a_queue_that_another_process_creates_meanwhile_is_refused_if_it_differs(hub: Hub) -> None:
+    other = hub_behind(hub, lambda: hub.queue("jobs", shards=2))
+    with pytest.raises(QueueExists, match="its number of shards is 2, not 4"):
+        other.queue("jobs", shards=4)
+
+
 def test_an_existing_topic_becomes_a_queue_from_its_first_message_on(hub: Hub) -> None:
     hub.create_topic("jobs", int, partitions=2).push(7, key="c7")
-    queue = hub.queue("jobs", int)
+    with pytest.raises(TopicTypeMismatch):
+        hub.queue("jobs", str, from_topic=True)
+    queue = hub.queue("jobs", int, from_topic=True)
     assert queue.subscription.definition.shards == 2
     assert queue.stats().total.ready == 1
 
@@ -322,11 +376,35 @@ def test_a_deleted_queue_leaves_nothing(hub: Hub) -> None:
     assert hub.queue("jobs", int).stats().total.inserted == 0
 
 
+def test_every_call_of_a_deleted_queue_says_that_there_is_no_such_queue(hub: Hub) -> None:
+    queue = hub.queue("jobs", int)
+    hub.delete_queue("jobs")
+    for call in (
+        lambda: queue.tail(ignore),
+        queue.stats,
+        queue.pause,
+        queue.play,
+        queue.rebalance,
+        lambda: queue.replay(0),
+        lambda: len(queue.dead_letters),
+    ):
+        with pytest.raises(UnknownQueue, match="no queue 'jobs'"):
+            call()
+
+
+def test_a_consumer_of_a_deleted_queue_ends_with_an_error_about_the_queue(hub: Hub) -> None:
+    with hub.queue("jobs", int).tail(ignore) as consumer:
+        hub.delete_queue("jobs")
+        with pytest.raises(UnknownQueue, match="no queue 'jobs'"):
+            consumer.wait(DEADLINE_S)
+
+
 def test_a_queue_whose_topic_was_deleted_is_reported_and_can_be_deleted(hub: Hub) -> None:
     hub.queue("jobs")
     hub.delete_topic("jobs")
-    with pytest.raises(UnknownTopic):
-        hub.queue("jobs", strict=True)
+    for strict in (True, False):
+        with pytest.raises(UnknownTopic, match=r"of queue 'jobs' was deleted.*queue delete jobs"):
+            hub.queue("jobs", strict=strict)
     hub.delete_queue("jobs")
     assert hub.queues() == []
 

@@ -23,19 +23,22 @@ def create_queue(
     hub: Hub,
     name: str,
     *,
-    shards: int = 12,
+    shards: int | None = None,
     attempts: str | None = None,
     first_delay: str | None = None,
     max_delay: str | None = None,
     on_dead_letter: str | None = None,
+    from_topic: bool = False,
 ) -> CreatedQueue:
     """Create a queue. One that exists stays as it is: its settings must be the same if they are
-    given, otherwise `SubscriptionExists`."""
+    given, otherwise `QueueExists`. See `Hub.queue` for `from_topic`."""
     found = find_queue(hub.backend, name)
     retry: Retry | None = None
     if any(given is not None for given in (attempts, first_delay, max_delay)):
         base = DEFAULT_RETRY if found is None else found.retry
         retry = parse_retry(base, attempts, first_delay, max_delay)
-    queue = hub.queue(name, shards=shards, retry=retry, on_dead_letter=on_dead_letter)
+    queue = hub.queue(
+        name, shards=shards, retry=retry, on_dead_letter=on_dead_letter, from_topic=from_topic
+    )
     settings = SubscriptionSettings.of(queue.subscription.definition)
     return CreatedQueue(name, found is None, settings)

@@ -49,7 +49,7 @@ def run_worker(
         worker = subscription.start(handler, **options)
         workers.append(worker)
         started(worker)
-        return RunningApp({name: worker})
+        return RunningApp({name: worker}, {name} if subscription.definition.queue else ())
 
     drained = run_until_signal(start, AppObserver())
     (worker,) = workers

@@ -182,7 +182,8 @@ def find_subscription(backend: Backend, name: str) -> StoredSubscription | None:
     if len(topics) < len(found) or topics[0].definition.identity != identity:
         if find_definition(backend, name) is None:  # deleted since it was read
             return None
-        raise UnknownTopic(definition.topic, backend.name, subscription=name)
+        kind = "queue" if definition.queue else "subscription"
+        raise UnknownTopic(definition.topic, backend.name, subscription=name, kind=kind)
     return StoredSubscription(name, definition, version, *topics)
 
 

@@ -39,6 +39,7 @@ from tailrace.errors import (
     InvalidName,
     InvalidValue,
     SubscriptionExists,
+    TopicExists,
     UnknownSubscription,
     UnknownTopic,
 )
@@ -74,9 +75,15 @@ from tailrace.subscription.store.names import (
     worker_group,
 )
 from tailrace.subscription.store.shared_names import check_unused, unused_by_others
-from tailrace.topic.composite import check_name, check_new_name, deletion
+from tailrace.topic.composite import (
+    Definition,
+    check_name,
+    check_new_name,
+    creation,
+    deletion,
+)
 from tailrace.topic.consumers import consumer_key
-from tailrace.topic.internal_topics import check_not_queue
+from tailrace.topic.internal_topics import check_new_topic, check_not_queue
 from tailrace.topic.ledger import Progress, ledger_table
 from tailrace.topic.view import StoredDefinition, find, names
 
@@ -112,13 +119,15 @@ def create_subscription(
     now_ms: int,
     exist_ok: bool = False,
     entries: Mapping[str, bytes] = MappingProxyType({}),
+    topic: Definition | None = None,
 ) -> StoredSubscription:
-    """Create a subscription with its queues, and other store `entries`, which must not exist, in
-    the same commit.
+    """Create a subscription with its queues. In the same commit create other store `entries` and
+    its `topic`, if they are given; they must not exist.
 
     With `exist_ok`, an existing one is returned if it is the same. Raises `SubscriptionExists`,
-    `UnknownTopic`, `InvalidName` if a pipeline has the name, and `InvalidValue` if a key would have
-    different shards in the topic and in the queues.
+    `UnknownTopic`, or `TopicExists` if the topic is to be created, `InvalidName` if a pipeline has
+    the name, and `InvalidValue` if a key would have different shards in the topic and in the
+    queues.
     """
     check_name("subscription", name)
 
@@ -126,7 +135,7 @@ def create_subscription(
         found = find_definition(backend, name)
         if found is None:
             _check_new(name, new)
-            created = _create(backend, name, new, now_ms, entries)
+            created = _create(backend, name, new, now_ms, entries, topic)
             return find_subscription(backend, name) if created else None
         differs = differences(found.definition, new, find(backend, new.topic))
         if differs or not exist_ok:
@@ -219,11 +228,14 @@ def _create(
     new: NewSubscription,
     now_ms: int,
     entries: Mapping[str, bytes],
+    topic: Definition | None,
 ) -> bool:
     """Create a subscription. False, or `Conflict`, if a concurrent change prevented it."""
     check_unused(backend.store, "subscription", name)
-    main = _main_topic(backend, new)
-    creation = creation_of(name, new, main, now_ms=now_ms, identity=secrets.token_hex(8))
+    main = _main_topic(backend, new) if topic is None else _new_topic(backend, new, topic)
+    change = creation_of(name, new, main, now_ms=now_ms, identity=secrets.token_hex(8))
+    if topic is not None:
+        change = joined(change, creation(new.topic, topic))
     fence = raise_fence(backend.store, own_fence(name))
     try:
         _clear_tables(backend, name, fence)
@@ -232,9 +244,9 @@ def _create(
         return False
     fenced = FENCES + own_fence(name)
     others = unused_by_others("subscription", name)
-    expect = {**creation.expect, **others, **dict.fromkeys(entries, 0), fenced: fence.epoch}
-    writes = {**_belongings(backend, name), **creation.writes, **entries, fenced: b""}
-    backend.store.commit(Change(expect, writes, creation.create))
+    expect = {**change.expect, **others, **dict.fromkeys(entries, 0), fenced: fence.epoch}
+    writes = {**_belongings(backend, name), **change.writes, **entries, fenced: b""}
+    backend.store.commit(Change(expect, writes, change.create))
     return True
 
 
@@ -248,6 +260,14 @@ def _main_topic(backend: Backend, new: NewSubscription) -> StoredDefinition:
     if main is None:
         raise UnknownTopic(new.topic, backend.name, names(backend))
     return main
+
+
+def _new_topic(backend: Backend, new: NewSubscription, topic: Definition) -> StoredDefinition:
+    """Return a topic that is created together with its subscription."""
+    check_new_topic(check_name("topic", new.topic))
+    if find(backend, new.topic) is not None:
+        raise TopicExists(new.topic)
+    return StoredDefinition(topic, 0)
 
 
 def _write_start(

@@ -21,8 +21,7 @@ from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
 from tailrace.app.app import App
-from tailrace.app.preparation import create_topic, open_declared
-from tailrace.app.queue_declaration import DeclaredQueue
+from tailrace.app.preparation import create_topic, open_all
 from tailrace.clock import utc_time
 from tailrace.delivery.process_gate import ProcessGate
 from tailrace.duration import parse_duration
@@ -70,11 +69,12 @@ class AppRun:
         self._random = random.Random(seed)
         for topic in app.topics:
             create_topic(self.hub, topic)
-        for declared in app.chosen():
+        queues = {each.name for each in app.queues}
+        for declared in app.subscriptions:
             # The topic of a subscription is created by somebody else in production.
-            if not isinstance(declared, DeclaredQueue) and declared.topic not in self.hub.topics():
+            if declared.topic not in queues and declared.topic not in self.hub.topics():
                 self.hub.create_topic(declared.topic)
-            open_declared(self.hub, declared)
+        open_all(self.hub, app.chosen(), app.topics)
         gate = ProcessGate()
         self._subscriptions = {
             declared.name: SubscriptionRun(
