@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from tailrace.backend.contract import Transaction
@@ -17,7 +19,7 @@ from tailrace.clock import utc_time
 from tailrace.hub.hub import Hub
 from tailrace.hub.topic import Topic
 from tailrace.log.columns import records_of
-from tailrace.topic.audit_log import AUDIT, AuditEntry, audit_append, decode_audit
+from tailrace.topic.audit_log import AUDIT, DISCARDED, AuditEntry, audit_append, decode_audit
 from tailrace.topic.internal_topics import open_internal_topic
 from tailrace.topic.view import commit_following
 from tailrace.user_name import user_at_host
@@ -62,14 +64,43 @@ def append_audit(hub: Hub, entry: AuditEntry) -> None:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class DiscardedMessage:
+    """A message that an operator discarded: its position, its key, of which consumer, and who did
+    it, when and why."""
+
+    message: str
+    key: str | None
+    consumer: str
+    who: str
+    time: datetime
+    reason: str
+
+
+def read_discarded(hub: Hub, consumer: str | None, count: int) -> list[DiscardedMessage]:
+    """Return the messages that were discarded last, at most `count`, the oldest first; of one
+    consumer, or of all. Of each discard, at most `NAMED_MAX` are known."""
+    newest: deque[DiscardedMessage] = deque(maxlen=count)
+    for entry in _entries(hub, consumer):
+        newest += (
+            DiscardedMessage(
+                each["message"], each["key"], entry.target, entry.who, entry.time, entry.reason
+            )
+            for each in entry.after.get(DISCARDED, ())
+        )
+    return list(newest)
+
+
 def read_audit(hub: Hub, target: str | None, count: int) -> list[AuditEntry]:
     """Return the newest entries, at most `count`, the oldest first; of one target, or of all."""
-    newest: deque[AuditEntry] = deque(maxlen=count)
+    return list(deque(_entries(hub, target), maxlen=count))
+
+
+def _entries(hub: Hub, target: str | None) -> Iterator[AuditEntry]:
     if AUDIT not in hub.topics():
-        return []
+        return
     reader = hub.topic(AUDIT).reader()
     while reads := reader.poll():
         for _, records in reads:
             entries = (decode_audit(record.value) for record in records_of(records))
-            newest += (entry for entry in entries if target in (None, entry.target))
-    return list(newest)
+            yield from (entry for entry in entries if target in (None, entry.target))

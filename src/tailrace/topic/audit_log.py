@@ -23,6 +23,12 @@ from tailrace.topic.view import SWITCHES_MAX, View
 
 AUDIT: Final = "tailrace.audit"
 
+NAMED_MAX: Final = 100
+"""The number of messages, and of keys, that an entry names."""
+
+DISCARDED: Final = "discarded"
+"""In `AuditEntry.after`: the messages that were discarded, as `discarded_message` names them."""
+
 
 class AuditEntry(msgspec.Struct, frozen=True):
     """A manual change: its time, user, command and target, and the state before and after.
@@ -48,6 +54,14 @@ _decode = msgspec.json.Decoder(AuditEntry).decode
 def decode_audit(value: bytes) -> AuditEntry:
     """Decode the value of a record."""
     return _decode(value)
+
+
+def discarded_message(position: str, key: bytes | None) -> dict[str, str | None]:
+    """Return the position and the key of a message that was discarded, for an entry."""
+    return {
+        "message": position,
+        "key": None if key is None else key.decode("utf-8", "backslashreplace"),
+    }
 
 
 def audit_append(view: View, entry: AuditEntry) -> tuple[Partition, Records]:

@@ -93,6 +93,25 @@ def test_a_key_is_redelivered_in_order_by_its_workers(commands: ShopCommands) ->
     assert entry["after"]["done"] == "2 dead letters redelivered"
 
 
+def test_the_audit_names_the_messages_that_were_discarded(commands: ShopCommands) -> None:
+    with working(commands):
+        commands.run("dlq", NAME, "discard", "--key", "c7", "--reason", "a test order")
+    (entry,) = commands.json("audit")
+    assert entry["after"]["discarded"] == [
+        {"message": "orders/0.0@0", "key": "c7"},
+        {"message": "orders/0.0@1", "key": "c7"},
+    ]
+    assert "2 dead letters discarded: orders/0.0@0, orders/0.0@1" in commands.run("audit").stdout
+    first, second = commands.json("audit", "--discarded")
+    assert (first["message"], second["message"]) == ("orders/0.0@0", "orders/0.0@1")
+    assert (first["key"], first["consumer"], first["reason"]) == ("c7", NAME, "a test order")
+    assert (first["who"], first["time"]) == (entry["who"], entry["time"])
+    (last,) = commands.json("audit", "--discarded", "-n", "1")
+    assert last == second
+    _, _, row = commands.run("audit", "--discarded").stdout.splitlines()
+    assert row.split()[-6:] == [NAME, "orders/0.0@1", "c7", "a", "test", "order"]
+
+
 def test_a_redelivery_that_fails_again_has_status_one(commands: ShopCommands) -> None:
     with working(commands, 3):
         done = commands.run("dlq", NAME, "redeliver", "--all", "--reason", "fixed", status=1)

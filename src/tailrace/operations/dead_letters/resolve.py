@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tailrace.amount import format_amount
 from tailrace.delivery.dead_letters.letter import DeadLetter
@@ -21,7 +22,7 @@ from tailrace.operations.dead_letters.mailboxes import (
     SubscriptionMailbox,
     open_mailbox,
 )
-from tailrace.topic.audit_log import audit_append
+from tailrace.topic.audit_log import DISCARDED, NAMED_MAX, audit_append, discarded_message
 from tailrace.topic.view import View
 
 
@@ -101,7 +102,10 @@ def _resolve(
                 "letters": [letter.position for letter in some],
                 "records": [letter.origin for letter in some],
             },
-            after={"done": f"{format_amount(len(some), 'dead letter')} {command.done}"},
+            after={
+                "done": f"{format_amount(len(some), 'dead letter')} {command.done}",
+                **(_discarded(some) if targets is None else {}),
+            },
             reason=command.reason,
         )
         again = [] if targets is None else [mailbox.append(letter, targets) for letter in some]
@@ -111,3 +115,8 @@ def _resolve(
     done = resolve(mailbox.letters, letters, views, appends)
     positions = tuple(letter.position for letter in done)
     return ResolvedLetters(name, command.name, positions, command.reason)
+
+
+def _discarded(letters: Sequence[DeadLetter]) -> dict[str, Any]:
+    named = letters[:NAMED_MAX]
+    return {DISCARDED: [discarded_message(each.origin, each.record.key) for each in named]}

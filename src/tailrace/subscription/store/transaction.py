@@ -86,7 +86,7 @@ def commit_shard(
     if not (table or moved or commit.outputs or commit.ended):
         return []
     views, batches = _outputs(commit.outputs, find_view)
-    entries = [audit_of(targets.subscription, each, now_ms) for each in commit.ended]
+    entries = [audit_of(backend, targets.subscription, each, now_ms) for each in commit.ended]
 
     def attempt() -> list[Range]:
         pushed = [

@@ -9,7 +9,7 @@ import pytest
 from tailrace.backend.contract import Transaction
 from tailrace.errors import InvalidValue
 from tailrace.message import Partition
-from tailrace.operations.audit import read_audit
+from tailrace.operations.audit import read_audit, read_discarded
 from tailrace.operations.dead_letters.listing import (
     count_letters,
     group_letters,
@@ -108,6 +108,9 @@ def test_a_discarded_letter_is_no_longer_pending_and_its_reason_is_kept(parked: 
     assert left.origin == "lake.commits/0.0@7"
     (entry,) = read_audit(parked.hub, None, 20)
     assert (entry.command, entry.reason) == ("dlq discard", "test orders")
+    named = read_discarded(parked.hub, "lake/crm", 20)
+    assert [each.message for each in named] == ["lake.commits/0.0@3", "lake.commits/0.0@11"]
+    assert {each.reason for each in named} == {"test orders"}
     with pytest.raises(InvalidValue, match="reason"):
         discard(parked.hub, "lake/crm", ["1"], "")
 

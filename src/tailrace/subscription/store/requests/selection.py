@@ -32,6 +32,7 @@ from tailrace.subscription.store.requests.letters import (
     read_last_errors,
     read_letters,
 )
+from tailrace.topic.audit_log import NAMED_MAX
 
 SELECTED_MAX: Final = 100_000
 """The most keys and letters that one selection names."""
@@ -87,6 +88,7 @@ class _NamedLetters(Enum):
     """The letters that the targets of a request name."""
 
     NONE = "none: a target is a key"
+    FEW = "all of a key that has few, so that the audit can name them; else none"
     CHOSEN = "those that meet the conditions"
     ALL = "all of a key whose first one meets the conditions"
 
@@ -101,10 +103,13 @@ class _NamedLetters(Enum):
         blocks = policy is OnDeadLetter.BLOCK
         if action is RequestAction.DISCARD:
             whole = blocks and not (selection.positions or selection.conditional)
-            return cls.NONE if whole else cls.CHOSEN
+            return cls.FEW if whole else cls.CHOSEN
         if selection.positions or any_order:
             return cls.CHOSEN
         return cls.NONE if blocks else cls.ALL
+
+
+_CHOSEN_MAX: Final = {_NamedLetters.CHOSEN: SELECTED_MAX, _NamedLetters.FEW: NAMED_MAX}
 
 
 @dataclass(slots=True)
@@ -131,7 +136,7 @@ class _KeyLetters:
             if self.met != self.count and self.behind is None:
                 self.behind = letter
             self.met += 1
-            if self.named is _NamedLetters.CHOSEN and len(self.chosen) < SELECTED_MAX:
+            if len(self.chosen) < _CHOSEN_MAX.get(self.named, 0):
                 self.chosen.append(letter.place)
         self.count += 1
         self.last = letter.place
@@ -271,7 +276,7 @@ def _redeliveries(
 
 def _discards(named: _NamedLetters, keys: Mapping[bytes, _KeyLetters]) -> Iterator[_Part]:
     for key, found in keys.items():
-        if named is _NamedLetters.NONE and found.met:
+        if named is _NamedLetters.FEW and found.met > NAMED_MAX:
             target = RequestTarget(key, until=found.last)
             yield _Part(found.shard, target, found.count)
             continue

@@ -176,11 +176,18 @@ def test_a_discard_selects_exactly_the_letters_that_meet_the_conditions(
 
 def test_a_discard_by_key_is_for_the_letters_that_are_there_now() -> None:
     shop = shop_with_letters()
-    selected = select(shop, DISCARD, keys=(b"a",))
-    assert selected.targets == {0: [RequestTarget(b"a", until=LetterPlace(0, 0, 1))]}
-    assert selected.letters == 2
+    assert chosen(shop, select(shop, DISCARD, keys=(b"a",))) == {"a": [1, 2]}
     shop = shop_with_letters(OnDeadLetter.CONTINUE)
     assert chosen(shop, select(shop, DISCARD, keys=(b"a",))) == {"a": [1, 2]}
+
+
+def test_a_discard_of_a_key_with_many_letters_names_the_last_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "NAMED_MAX", 1)
+    selected = select(shop_with_letters(), DISCARD, keys=(b"a",))
+    assert selected.targets == {0: [RequestTarget(b"a", until=LetterPlace(0, 0, 1))]}
+    assert selected.letters == 2
 
 
 def test_the_last_error_counts_after_a_redelivery_that_failed() -> None:
