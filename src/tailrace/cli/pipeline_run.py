@@ -11,7 +11,7 @@ import click
 from tailrace.cli.command import verb
 from tailrace.cli.context import CommandContext, ExitStatus
 from tailrace.cli.terminal.logs import log_json_without_terminal
-from tailrace.terminal.signals import Signals
+from tailrace.terminal.signals import Signals, interrupt
 
 if TYPE_CHECKING:
     from tailrace.pipeline.pipeline import Pipeline
@@ -80,7 +80,7 @@ def run(
     The exit status is 1 if the reader or a writer failed, or if the Spark master cannot be reached,
     and 2 if the pipeline could not start for another reason.
     """
-    signals = Signals(_interrupt)
+    signals = Signals(interrupt)
     try:
         with signals:
             report = _run(context, signals, file, once, allow_empty, wait, master, conf, verbose)
@@ -167,10 +167,6 @@ def _attend(
     )
     with display:
         return pipeline.attend(run, display)
-
-
-def _interrupt() -> None:
-    raise KeyboardInterrupt
 
 
 def _exit(report: RunReport, *, strict: bool) -> None:

@@ -11,12 +11,14 @@ from tailrace.amount import format_amount
 from tailrace.cli.arguments import optional_reason, queue_argument, required_reason
 from tailrace.cli.command import verb
 from tailrace.cli.context import CommandContext, ExitStatus
+from tailrace.cli.pause_text import interrupted_text, paused_text, resumed_text
 from tailrace.cli.terminal.confirm import PlannedChange, planned
-from tailrace.terminal.tables import format_time, table
+from tailrace.terminal.signals import Signals, interrupt
+from tailrace.terminal.tables import table
 
 if TYPE_CHECKING:
     from tailrace.hub.hub import Hub
-    from tailrace.operations.queue.changes import QueuePauseReport, RebalanceReport
+    from tailrace.operations.queue.changes import RebalanceReport
 
 
 @verb(
@@ -41,32 +43,30 @@ def pause(
     """Pause a queue until `tailrace queue play`, over restarts too.
 
     Its consumers finish the calls in flight and call no handler more. They keep running and keep
-    their shards. Pushes go on.
+    their shards. Pushes go on. Ctrl-C ends the wait of --drain, not the pause.
     """
     from tailrace.operations.queue import changes
 
     if timeout is not None and not drain:
         raise click.UsageError("--timeout needs --drain")
-    with context.open_hub() as hub:
-        report = changes.pause(hub, queue, reason, drain=drain, timeout=timeout)
-        context.show(report, _paused_text)
+    with context.open_hub() as hub, Signals(interrupt):
+        try:
+            report = changes.pause(hub, queue, reason, drain=drain, timeout=timeout)
+        except KeyboardInterrupt:
+            _tell_paused(context, hub, queue)
+            raise
+        context.show(report, paused_text)
     if report.quiet is False:
         raise click.exceptions.Exit(ExitStatus.STOPPED)
 
 
-def _paused_text(report: QueuePauseReport) -> str:
-    name = report.queue
-    text = f"{name}: paused"
-    if not report.changed:
-        text = f"{name} is already paused: {_pause_text(report)}"
-    if report.quiet is not None:
-        text += ", nothing is in flight" if report.quiet else ", calls are still in flight"
-    return f"{text}; to continue: tailrace queue play {name}"
+def _tell_paused(context: CommandContext, hub: Hub, queue: str) -> None:
+    """Print that an interrupted command leaves the queue paused, if it does."""
+    from tailrace.operations.subscription.pause import read_pause
 
-
-def _pause_text(report: QueuePauseReport) -> str:
-    since = "" if report.since is None else f" since {format_time(report.since)}"
-    return f"{report.reason}, by {report.by}{since}"
+    report = read_pause(hub, queue)
+    if report.since is not None:
+        click.echo(context.text(interrupted_text(report)), err=True)
 
 
 @verb(
@@ -83,13 +83,7 @@ def play(context: CommandContext, queue: str, reason: str) -> None:
     from tailrace.operations.queue import changes
 
     with context.open_hub() as hub:
-        context.show(changes.play(hub, queue, reason), _played_text)
-
-
-def _played_text(report: QueuePauseReport) -> str:
-    if not report.changed:
-        return f"{report.queue} is not paused: nothing to do"
-    return f"{report.queue}: continues; it was paused: {_pause_text(report)}"
+        context.show(changes.play(hub, queue, reason), resumed_text)
 
 
 @verb(

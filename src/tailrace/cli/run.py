@@ -18,7 +18,7 @@ from tailrace.cli.context import CommandContext, ExitStatus
 from tailrace.cli.terminal.logs import log_json_without_terminal
 from tailrace.errors import ConfigError
 from tailrace.subscription.worker.defaults import DRAIN_TIMEOUT
-from tailrace.terminal.signals import Signals
+from tailrace.terminal.signals import Signals, interrupt
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -196,11 +196,6 @@ def _activity_display() -> Callable[[Activity], None] | None:
             click.echo(text, err=True)
 
     return show
-
-
-def interrupt() -> None:
-    """Handle a signal before there is anything to stop."""
-    raise KeyboardInterrupt
 
 
 def ignore() -> None:

@@ -15,12 +15,12 @@ from tailrace.cli.arguments import (
 )
 from tailrace.cli.command import verb
 from tailrace.cli.context import CommandContext
+from tailrace.cli.pause_text import paused_text, resumed_text
 from tailrace.cli.terminal.confirm import PlannedChange, planned
-from tailrace.terminal.tables import format_time
 
 if TYPE_CHECKING:
     from tailrace.hub.hub import Hub
-    from tailrace.operations.subscription.changes import PauseReport, UpdateReport
+    from tailrace.operations.subscription.changes import UpdateReport
 
 attempts_option: Final[Decorator] = click.option(
     "--attempts",
@@ -52,23 +52,10 @@ def pause(context: CommandContext, subscription: str, reason: str) -> None:
     Its workers finish the calls in flight and call no handler more. They keep running, and messages
     wait.
     """
-    from tailrace.operations.subscription import changes
+    from tailrace.operations.subscription.pause import pause
 
     with context.open_hub() as hub:
-        context.show(changes.pause(hub, subscription, reason), _paused_text)
-
-
-def _paused_text(report: PauseReport) -> str:
-    name = report.subscription
-    resume = f"to end the pause: tailrace subscription resume {name}"
-    if report.changed:
-        return f"{name}: paused; {resume}"
-    return f"{name} is already paused: {_pause_text(report)}; {resume}"
-
-
-def _pause_text(report: PauseReport) -> str:
-    since = "" if report.since is None else f" since {format_time(report.since)}"
-    return f"{report.reason}, by {report.by}{since}"
+        context.show(pause(hub, subscription, reason), paused_text)
 
 
 @verb(
@@ -82,16 +69,10 @@ def _pause_text(report: PauseReport) -> str:
 @click.pass_obj
 def resume(context: CommandContext, subscription: str, reason: str) -> None:
     """Resume a paused subscription. Its workers continue at once."""
-    from tailrace.operations.subscription import changes
+    from tailrace.operations.subscription.pause import resume
 
     with context.open_hub() as hub:
-        context.show(changes.resume(hub, subscription, reason), _resumed_text)
-
-
-def _resumed_text(report: PauseReport) -> str:
-    if not report.changed:
-        return f"{report.subscription} is not paused: nothing to do"
-    return f"{report.subscription}: resumed; it was paused: {_pause_text(report)}"
+        context.show(resume(hub, subscription, reason), resumed_text)
 
 
 @verb(

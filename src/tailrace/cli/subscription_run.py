@@ -10,10 +10,10 @@ from tailrace.amount import format_amount
 from tailrace.cli.arguments import subscription_argument
 from tailrace.cli.command import verb
 from tailrace.cli.context import CommandContext
-from tailrace.cli.run import exit_unfinished, ignore, interrupt, load_from
+from tailrace.cli.run import exit_unfinished, ignore, load_from
 from tailrace.cli.terminal.logs import log_json_without_terminal
 from tailrace.subscription.worker.defaults import CONCURRENCY, DRAIN_TIMEOUT, TIMEOUT
-from tailrace.terminal.signals import Signals
+from tailrace.terminal.signals import Signals, interrupt
 
 if TYPE_CHECKING:
     from tailrace.operations.subscription.run import WorkerReport

@@ -56,6 +56,11 @@ class Signals:
         self.received()
 
 
+def interrupt() -> None:
+    """Handle a signal before there is anything to stop: for `Signals.received`."""
+    raise KeyboardInterrupt
+
+
 def wait_for(
     condition: threading.Condition, true: Callable[[], bool], timeout_s: float | None = None
 ) -> bool:

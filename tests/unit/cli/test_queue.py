@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import tailrace
 from tests.support.command_line import CommandLine
+from tests.support.running_command import RunningCommand
 from tests.support.waiting import until
 
 
@@ -124,6 +127,34 @@ def test_a_pause_and_its_end_are_shown_and_audited(cli: CommandLine) -> None:
     assert cli.run("queue", "play", "jobs").stdout == "jobs is not paused: nothing to do\n"
     audit = [(each["command"], each["reason"]) for each in cli.json("audit")]
     assert audit == [("queue pause", "bad deploy"), ("queue play", "")]
+
+
+@pytest.mark.parametrize("stop", [RunningCommand.interrupt, RunningCommand.terminate])
+def test_an_interrupted_drain_says_that_the_queue_stays_paused(
+    cli: CommandLine, tmp_path: Path, stop: Callable[[RunningCommand], None]
+) -> None:
+    begun, over = threading.Event(), threading.Event()
+
+    def work(job: tailrace.Delivery[int]) -> None:
+        begun.set()
+        over.wait(60)
+
+    command = ("queue", "pause", "jobs", "--drain", "--reason", "a test")
+    with tailrace.open(cli.hub, sync="none") as hub:
+        queue = hub.queue("jobs", strict=True)
+        with queue.tail(work):
+            assert begun.wait(60)
+            with RunningCommand(tmp_path, *command) as running:
+                until(lambda: queue.subscription.describe().paused is not None)
+                stop(running)
+                assert running.status() == 3
+            over.set()
+        assert queue.subscription.describe().paused is not None
+    assert running.output.splitlines() == [
+        "jobs stays paused, and calls may still be in flight;"
+        " to continue: tailrace queue play jobs",
+        "stopped",
+    ]
 
 
 def test_a_timeout_without_a_drain_is_a_usage_error(cli: CommandLine) -> None:

@@ -109,7 +109,7 @@ def test_an_update_without_a_setting_is_a_usage_error(cli: CommandLine) -> None:
 def test_a_pause_and_its_end_are_shown_and_audited(cli: CommandLine) -> None:
     pause = ("subscription", "pause", "mailer", "--reason", "bad deploy")
     text = cli.run(*pause).stdout
-    assert text == "mailer: paused; to end the pause: tailrace subscription resume mailer\n"
+    assert text == "mailer: paused; to continue: tailrace subscription resume mailer\n"
     assert "mailer is already paused: bad deploy, by " in cli.run(*pause).stdout
     report = cli.json("subscription", "resume", "mailer")
     assert (report["changed"], report["reason"]) == (True, "bad deploy")

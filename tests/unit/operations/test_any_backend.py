@@ -95,6 +95,7 @@ WORKS: Final[dict[Callable[..., Any], Call]] = {
     audit.audit_topic: lambda o: audit.audit_topic(o.hub),
     audit.append_audit: lambda o: audit.append_audit(o.hub, audit.audit_entry("test", "orders")),
     audit.read_audit: lambda o: audit.read_audit(o.hub, None, 10),
+    audit.read_discarded: lambda o: audit.read_discarded(o.hub, None, 10),
     mailboxes.open_mailbox: lambda o: mailboxes.open_mailbox(o.hub, "lake/crm"),
     mailboxes.count_group_letters: lambda o: mailboxes.count_group_letters(o.hub, "billing"),
     mailboxes.find_group_letter: lambda o: mailboxes.find_group_letter(

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from tailrace.amount import format_amount
-from tailrace.clock import utc_time
 from tailrace.hub.hub import Hub
 from tailrace.operations.audit import append_audit, audit_entry
 from tailrace.operations.explanation import Fact
 from tailrace.operations.plan import ChangePlan
 from tailrace.operations.subscription.health import lag_of
+from tailrace.operations.subscription.pause import PauseReport, resume
+from tailrace.operations.subscription.pause import pause as pause_subscription
 from tailrace.queue.lifecycle import read_queue
 from tailrace.queue.rebalance import ShardMove
 from tailrace.subscription.store.describe import describe
-from tailrace.subscription.store.pause import find_pause
-
-
-@dataclass(frozen=True, slots=True)
-class QueuePauseReport:
-    """A pause that an operator began or ended: why, by whom and since when there is or was one.
-
-    `changed` is False if there was nothing to do. `quiet` is True if nothing is in flight, False if
-    something was after the timeout, and None if that was not awaited.
-    """
-
-    queue: str
-    changed: bool
-    quiet: bool | None
-    reason: str | None
-    by: str | None
-    since: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,26 +36,21 @@ def pause(
     *,
     drain: bool = False,
     timeout: timedelta | str | None = None,
-) -> QueuePauseReport:
-    """Pause a queue, and with `drain` wait until nothing of it is in flight."""
-    queue = hub.queue(name, strict=True)
-    changed = queue.pause(reason)
-    if changed:
-        after = {"done": "paused"}
-        append_audit(hub, audit_entry("queue pause", name, after=after, reason=reason))
-    quiet = queue.pause(reason, drain=True, timeout=timeout) if drain else None
-    return _pause_report(hub, name, changed=changed, quiet=quiet)
+) -> PauseReport:
+    """Pause a queue, and with `drain` wait until nothing of it is in flight. Raise
+    `UnknownQueue`."""
+    read_queue(hub.backend, name)
+    report = pause_subscription(hub, name, reason)
+    if not drain:
+        return report
+    quiet = hub.queue(name, strict=True).pause(reason, drain=True, timeout=timeout)
+    return replace(report, quiet=quiet)
 
 
-def play(hub: Hub, name: str, reason: str = "") -> QueuePauseReport:
-    """End the pause of a queue. The report has the pause that ended."""
-    queue = hub.queue(name, strict=True)
-    report = _pause_report(hub, name, changed=True, quiet=None)
-    if not queue.play():
-        return QueuePauseReport(name, False, None, None, None, None)
-    before, after = {"paused": report.reason}, {"done": "continued"}
-    append_audit(hub, audit_entry("queue play", name, before=before, after=after, reason=reason))
-    return report
+def play(hub: Hub, name: str, reason: str = "") -> PauseReport:
+    """End the pause of a queue. The report has the pause that ended. Raise `UnknownQueue`."""
+    read_queue(hub.backend, name)
+    return resume(hub, name, reason)
 
 
 def rebalance(hub: Hub, name: str, *, timeout: timedelta | str = "10s") -> RebalanceReport:
@@ -107,11 +86,3 @@ def delete(hub: Hub, name: str, reason: str = "") -> ChangePlan:
     after = {"done": "deleted"}
     append_audit(hub, audit_entry("queue delete", name, before=before, after=after, reason=reason))
     return plan
-
-
-def _pause_report(hub: Hub, name: str, *, changed: bool, quiet: bool | None) -> QueuePauseReport:
-    found = find_pause(hub.backend, name)
-    if found is None:
-        return QueuePauseReport(name, changed, quiet, None, None, None)
-    since = utc_time(found.since_ms)
-    return QueuePauseReport(name, changed, quiet, found.reason, found.by, since)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from typing import Any
 
 from tailrace.amount import format_amount
-from tailrace.clock import utc_time
 from tailrace.hub.hub import Hub
 from tailrace.operations.audit import append_audit, audit_entry
 from tailrace.operations.explanation import Fact
@@ -17,21 +15,6 @@ from tailrace.operations.subscription.health import lag_of
 from tailrace.operations.subscription.settings import SubscriptionSettings, parse_retry
 from tailrace.subscription.store.describe import SubscriptionInfo, describe
 from tailrace.subscription.store.lifecycle import delete_subscription, deletion_interrupted
-from tailrace.subscription.store.pause import find_pause
-
-
-@dataclass(frozen=True, slots=True)
-class PauseReport:
-    """A pause that an operator began or ended: why, by whom and since when there is or was one.
-
-    `changed` is False if there was nothing to do. The other fields are None if there was no pause.
-    """
-
-    subscription: str
-    changed: bool
-    reason: str | None
-    by: str | None
-    since: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,27 +29,6 @@ class UpdateReport:
     def changed(self) -> bool:
         """True if a setting is another one now."""
         return self.before != self.after
-
-
-def pause(hub: Hub, name: str, reason: str) -> PauseReport:
-    """Pause a subscription: its workers finish their calls and begin no more."""
-    changed = hub.subscription(name).pause(reason)
-    if changed:
-        after = {"done": "paused"}
-        append_audit(hub, audit_entry("subscription pause", name, after=after, reason=reason))
-    return _pause_report(hub, name, changed=changed)
-
-
-def resume(hub: Hub, name: str, reason: str = "") -> PauseReport:
-    """Let the workers of a paused subscription continue. The report has the pause that ended."""
-    subscription = hub.subscription(name)
-    report = _pause_report(hub, name, changed=False)
-    if not subscription.resume():
-        return PauseReport(name, False, None, None, None)
-    before, after = {"paused": report.reason}, {"done": "resumed"}
-    entry = audit_entry("subscription resume", name, before=before, after=after, reason=reason)
-    append_audit(hub, entry)
-    return PauseReport(name, True, report.reason, report.by, report.since)
 
 
 def update(
@@ -148,13 +110,6 @@ def _undelivered(info: SubscriptionInfo) -> Iterator[str]:
         yield format_amount(info.backlog.dlq, "dead letter")
     if info.requests:
         yield f"{format_amount(info.requests, 'request')} for dead letters"
-
-
-def _pause_report(hub: Hub, name: str, *, changed: bool) -> PauseReport:
-    found = find_pause(hub.backend, name)
-    if found is None:
-        return PauseReport(name, changed, None, None, None)
-    return PauseReport(name, changed, found.reason, found.by, utc_time(found.since_ms))
 
 
 def _words(option: str) -> str:

@@ -118,8 +118,12 @@ def worker_word(info: SubscriptionInfo) -> str:
 
 def resume_command(info: SubscriptionInfo) -> str:
     """Return the command that ends a pause."""
-    verb = "queue play" if info.queue else "subscription resume"
-    return f"tailrace {verb} {info.name}"
+    return f"tailrace {resume_verb(info.kind)} {info.name}"
+
+
+def resume_verb(kind: str) -> str:
+    """Return the command, without its argument, that ends the pause of a queue or subscription."""
+    return "queue play" if kind == "queue" else "subscription resume"
 
 
 def silent_workers(hub: Hub, info: SubscriptionInfo) -> list[SubscriptionWorker]:

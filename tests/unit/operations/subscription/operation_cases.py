@@ -22,6 +22,7 @@ from tailrace.operations.subscription import (
     health,
     message_verdict,
     partition_verdict,
+    pause,
     run,
     topic_effects,
 )
@@ -52,8 +53,9 @@ def _request(hub: Hub) -> None:
 
 
 SUBSCRIPTIONS: Final[dict[Callable[..., Any], Callable[[Lake], Any]]] = {
-    changes.pause: lambda o: changes.pause(o.hub, NAME, "a test"),
-    changes.resume: lambda o: changes.resume(o.hub, NAME),
+    pause.pause: lambda o: pause.pause(o.hub, NAME, "a test"),
+    pause.resume: lambda o: pause.resume(o.hub, NAME),
+    pause.read_pause: lambda o: pause.read_pause(o.hub, NAME),
     changes.update: lambda o: changes.update(o.hub, NAME, attempts="3"),
     changes.plan_delete: lambda o: changes.plan_delete(o.hub, NAME),
     changes.delete: lambda o: changes.delete(o.hub, NAME),
