@@ -115,10 +115,11 @@ def _work(context: CommandContext, queue: str, options: dict[str, Any]) -> None:
 
 
 def _report_text(report: ReplayReport) -> str:
+    from tailrace.operations.queue.replay import resume_command
+
     text = f"{report.queue}, replay {report.id}: {report.state}, {report.done:,} replayed"
     if report.state == "running":
-        again = " --handler MODULE:FUNCTION" if report.has_handler else ""
-        command = f"tailrace queue replay {report.queue} --resume {report.id}{again}"
+        command = resume_command(report.queue, report.id, has_handler=report.has_handler)
         return f"{text}, {report.left + report.retrying:,} left; to continue: {command}"
     return text + (f", {report.dead:,} dead letters" if report.dead else "")
 

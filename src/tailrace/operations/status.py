@@ -26,7 +26,7 @@ from tailrace.operations.group.stuck import (
 from tailrace.operations.hub_info import HubSummary, hub_info
 from tailrace.operations.pipeline.describe import PipelineView, WriterView, view_pipelines
 from tailrace.operations.problem import Problem
-from tailrace.operations.queue.checks import check_accounts
+from tailrace.operations.queue.checks import check_accounts, check_replays
 from tailrace.operations.storage.segments import partitions_in
 from tailrace.operations.storage.storage_use import missing_bytes, segments_in
 from tailrace.operations.subscription.checks import check_subscription
@@ -100,7 +100,7 @@ def status(hub: Hub, clock: Clock | None = None) -> HubStatus:
         problems += found.problems
         notes += found.notes
         if each.queue and not each.topic_deleted:
-            problems += check_accounts(hub, each.name)
+            problems += [*check_accounts(hub, each.name), *check_replays(hub, each.name)]
     return HubStatus(
         not problems,
         tuple(problems),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,27 @@ def test_a_replay_that_was_interrupted_is_continued(cli: CommandLine) -> None:
     assert (row["state"], row["left"]) == ("running", 3)
     assert ": done, 3 replayed" in cli.run("queue", "replay", "jobs", "--resume", "again").stdout
     assert inserted(cli) == 6
+
+
+def test_the_status_reports_a_replay_on_which_no_process_works(cli: CommandLine) -> None:
+    create(cli, "again")
+    found = cli.json("status", status=4)["problems"]
+    assert {
+        "subject": "queue jobs",
+        "what": "replay again UNATTENDED: 3 messages left, no process works on it",
+        "remedy": "tailrace queue replay jobs --resume again",
+    } in found
+    cli.run("queue", "replay", "jobs", "--resume", "again")
+    assert "replay again" not in cli.run("status", status=4).stdout
+
+
+def test_the_status_does_not_report_a_replay_on_which_a_process_works(cli: CommandLine) -> None:
+    with tailrace.open(cli.hub, sync="none") as hub:
+        over = threading.Event()
+        replay = hub.queue("jobs").replay(EIGHT_MS, handler=lambda job: over.wait(60))
+        with replay:
+            assert "replay" not in cli.run("status", status=4).stdout
+            over.set()
 
 
 def test_a_replay_is_cancelled_once(cli: CommandLine) -> None:

@@ -92,6 +92,12 @@ def list_replays(hub: Hub, name: str) -> list[ReplayReport]:
     return [_report(each) for each in hub.queue(name, strict=True).replays()]
 
 
+def resume_command(queue: str, id: str, *, has_handler: bool) -> str:
+    """Return the command that continues a replay."""
+    handler = " --handler MODULE:FUNCTION" if has_handler else ""
+    return f"tailrace queue replay {queue} --resume {id}{handler}"
+
+
 def progress_text(name: str, progress: ReplayProgress) -> str:
     """Return how far a replay is, in one line."""
     messages = format_amount(progress.total, "message")

@@ -31,6 +31,7 @@ QUEUES: Final[dict[Callable[..., Any], Callable[[Lake], Any]]] = {
     changes.plan_delete: lambda o: changes.plan_delete(o.hub, NAME),
     changes.delete: lambda o: changes.delete(o.hub, NAME),
     checks.check_accounts: lambda o: list(checks.check_accounts(o.hub, NAME)),
+    checks.check_replays: lambda o: list(checks.check_replays(o.hub, NAME)),
     create.create_queue: lambda o: create.create_queue(o.hub, "emails", attempts="3"),
     describe.list_queues: lambda o: describe.list_queues(o.hub),
     replay.begin_replay: lambda o: replay.begin_replay(
