@@ -22,7 +22,7 @@ FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 400
 LINE_CHARACTERS_MAX = 100
 PACKAGE_MODULES_MAX = 20
-WIDE_PACKAGES = {"backend/embedded", "cli", "topic"}
+WIDE_PACKAGES = {"backend/embedded", "topic"}
 """Packages that may have more modules: each has one idea that more rooms would not divide."""
 SHARED_CLASS_NAMES = {
     "Consumer",

@@ -9,7 +9,7 @@ import click
 from tailrace.cli.arguments import complete_lagging
 from tailrace.cli.command import verb
 from tailrace.cli.context import CommandContext
-from tailrace.cli.subscription_show import shards_table
+from tailrace.cli.subscription.show import shards_table
 from tailrace.cli.terminal.watch import show_once_or_watch, watches
 from tailrace.terminal.tables import format_time, table
 

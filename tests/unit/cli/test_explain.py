@@ -12,7 +12,7 @@ import tailrace
 from tailrace import readers, writers
 from tests.support.command_line import CommandLine
 from tests.support.waiting import until
-from tests.unit.cli.billing_consumers import consumers, refuse_two, stuck
+from tests.unit.cli.group.billing_consumers import consumers, refuse_two, stuck
 
 
 def facts(found: dict[str, Any], name: str) -> list[str]:

@@ -11,7 +11,7 @@ import tailrace
 from tailrace.message import Op
 from tests.support.command_line import CommandLine
 from tests.support.waiting import until
-from tests.unit.cli.billing_consumers import consumers, refuse_two, stuck
+from tests.unit.cli.group.billing_consumers import consumers, refuse_two, stuck
 
 LATER = tailrace.Retry(first="1h", max="1h")
 ONCE = tailrace.Retry(attempts=1)

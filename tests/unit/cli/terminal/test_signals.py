@@ -11,8 +11,8 @@ from functools import partial
 
 import pytest
 
-from tailrace.cli.tail import _stop
 from tailrace.cli.terminal.broken_pipe import wait_for_closed_pipe, when_pipe_closes
+from tailrace.cli.topic.tail import _stop
 from tailrace.hub.hub import Hub
 from tailrace.terminal.signals import Signals
 from tailrace.testing import MemoryBackend

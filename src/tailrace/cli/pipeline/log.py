@@ -10,7 +10,7 @@ import click
 from tailrace.cli.arguments import complete_pipeline
 from tailrace.cli.command import verb
 from tailrace.cli.context import CommandContext, Output
-from tailrace.cli.message_format import compile_format
+from tailrace.cli.topic.message_format import compile_format
 
 if TYPE_CHECKING:
     from tailrace.message import Message

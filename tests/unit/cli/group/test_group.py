@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.command_line import CommandLine
 from tests.support.waiting import until
-from tests.unit.cli.billing_consumers import consumers, mark, stuck
+from tests.unit.cli.group.billing_consumers import consumers, mark, stuck
 
 
 def test_tail_with_a_group_continues_at_its_position(cli: CommandLine) -> None:

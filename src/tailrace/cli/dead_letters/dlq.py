@@ -15,7 +15,7 @@ from tailrace.cli.arguments import (
 )
 from tailrace.cli.command import Noun, verb
 from tailrace.cli.context import CommandContext
-from tailrace.cli.dlq_requests import WAIT, request_letters
+from tailrace.cli.dead_letters.requests import WAIT, request_letters
 from tailrace.terminal.tables import facts, format_time, table
 
 if TYPE_CHECKING:

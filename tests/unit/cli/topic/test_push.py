@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tailrace
-from tailrace.cli.push import StopSignal, lines_of
+from tailrace.cli.topic.push import StopSignal, lines_of
 from tailrace.errors import MessageTooLarge
 from tailrace.operations.topic.push import LineForm, PushEnd, push_lines
 from tests.support.command_line import CommandLine

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tailrace.cli.app.run import load_from
 from tailrace.cli.arguments import queue_argument
 from tailrace.cli.command import verb
 from tailrace.cli.context import CommandContext, ExitStatus
-from tailrace.cli.run import load_from
 from tailrace.terminal.progress import ProgressDisplay
 from tailrace.terminal.signals import Signals
 from tailrace.terminal.tables import format_time, table

@@ -11,9 +11,9 @@ from tailrace.amount import format_amount
 from tailrace.cli.arguments import queue_argument
 from tailrace.cli.command import Noun, verb
 from tailrace.cli.context import CommandContext
-from tailrace.cli.queue_changes import delete, pause, play, rebalance
-from tailrace.cli.queue_replay import replay
-from tailrace.cli.subscription_changes import (
+from tailrace.cli.queue.changes import delete, pause, play, rebalance
+from tailrace.cli.queue.replay import replay
+from tailrace.cli.subscription.changes import (
     attempts_option,
     first_delay_option,
     max_delay_option,

@@ -11,7 +11,7 @@ from tailrace.amount import format_amount
 from tailrace.cli.arguments import optional_reason, queue_argument, required_reason
 from tailrace.cli.command import verb
 from tailrace.cli.context import CommandContext, ExitStatus
-from tailrace.cli.pause_text import interrupted_text, paused_text, resumed_text
+from tailrace.cli.subscription.pause_text import interrupted_text, paused_text, resumed_text
 from tailrace.cli.terminal.confirm import PlannedChange, planned
 from tailrace.terminal.signals import Signals, interrupt
 from tailrace.terminal.tables import table

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tailrace.amount import format_amount
+from tailrace.cli.app.run import exit_unfinished, ignore, load_from
 from tailrace.cli.arguments import subscription_argument
 from tailrace.cli.command import verb
 from tailrace.cli.context import CommandContext
-from tailrace.cli.run import exit_unfinished, ignore, load_from
 from tailrace.cli.terminal.logs import log_json_without_terminal
 from tailrace.subscription.worker.defaults import CONCURRENCY, DRAIN_TIMEOUT, TIMEOUT
 from tailrace.terminal.signals import Signals, interrupt

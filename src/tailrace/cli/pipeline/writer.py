@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tailrace.cli.plugin_verbs import plugin_noun
+from tailrace.cli.pipeline.plugin_verbs import plugin_noun
 
 writer_command = plugin_noun("writer")

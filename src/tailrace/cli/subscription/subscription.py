@@ -10,7 +10,7 @@ from tailrace.amount import format_amount
 from tailrace.cli.arguments import complete_topic
 from tailrace.cli.command import Noun, verb
 from tailrace.cli.context import CommandContext
-from tailrace.cli.subscription_changes import (
+from tailrace.cli.subscription.changes import (
     attempts_option,
     delete,
     first_delay_option,
@@ -19,8 +19,8 @@ from tailrace.cli.subscription_changes import (
     resume,
     update,
 )
-from tailrace.cli.subscription_run import run
-from tailrace.cli.subscription_show import history, list_, show
+from tailrace.cli.subscription.run import run
+from tailrace.cli.subscription.show import history, list_, show
 
 if TYPE_CHECKING:
     from tailrace.operations.subscription.create import CreatedSubscription

@@ -12,8 +12,8 @@ import click
 from tailrace.cli.arguments import complete_topic
 from tailrace.cli.command import verb
 from tailrace.cli.context import CommandContext, Output
-from tailrace.cli.message_format import MessageFormat, compile_format
 from tailrace.cli.terminal.broken_pipe import wait_for_closed_pipe, when_pipe_closes
+from tailrace.cli.topic.message_format import MessageFormat, compile_format
 from tailrace.errors import InvalidValue
 from tailrace.terminal.signals import Signals
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.support.command_line import CommandLine
-from tests.unit.cli.billing_consumers import consumers, mark
+from tests.unit.cli.group.billing_consumers import consumers, mark
 
 
 def test_a_seek_is_planned_then_applied_and_audited(cli: CommandLine) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tailrace.cli.command import Noun
-from tailrace.cli.pipeline_changes import ack, forget, retry, rewind
-from tailrace.cli.pipeline_init import init
-from tailrace.cli.pipeline_log import log
-from tailrace.cli.pipeline_run import run
-from tailrace.cli.pipeline_status import status
-from tailrace.cli.pipeline_test import test
+from tailrace.cli.pipeline.changes import ack, forget, retry, rewind
+from tailrace.cli.pipeline.init import init
+from tailrace.cli.pipeline.log import log
+from tailrace.cli.pipeline.run import run
+from tailrace.cli.pipeline.status import status
+from tailrace.cli.pipeline.trial import test
 
 pipeline_command = Noun(
     "pipeline",

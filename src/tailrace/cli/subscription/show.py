@@ -12,7 +12,7 @@ from tailrace.amount import format_amount
 from tailrace.cli.arguments import count_option, subscription_argument
 from tailrace.cli.command import verb
 from tailrace.cli.context import CommandContext
-from tailrace.cli.group import history_table
+from tailrace.cli.group.group import history_table
 from tailrace.cli.terminal.watch import show_once_or_watch, watches
 from tailrace.terminal.tables import facts, format_time, table
 

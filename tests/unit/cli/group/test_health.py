@@ -8,7 +8,7 @@ import tailrace
 from tailrace.group.store.presence import HOLDS, enter
 from tests.support.command_line import CommandLine
 from tests.support.groups import lead, owner
-from tests.unit.cli.billing_consumers import consumers, stuck
+from tests.unit.cli.group.billing_consumers import consumers, stuck
 
 
 def test_a_group_with_lag_and_without_consumers_is_not_well(cli: CommandLine) -> None:

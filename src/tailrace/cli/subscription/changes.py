@@ -15,7 +15,7 @@ from tailrace.cli.arguments import (
 )
 from tailrace.cli.command import verb
 from tailrace.cli.context import CommandContext
-from tailrace.cli.pause_text import paused_text, resumed_text
+from tailrace.cli.subscription.pause_text import paused_text, resumed_text
 from tailrace.cli.terminal.confirm import PlannedChange, planned
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tailrace.cli.context import CommandContext
-from tailrace.cli.pipeline_init import init
+from tailrace.cli.pipeline.init import init
 from tailrace.pipeline.definition.plugins import PluginKind
 from tailrace.pipeline.definition.settings import Engine
 from tailrace.pipeline.definition.toml import load_pipeline

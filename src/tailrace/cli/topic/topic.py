@@ -11,7 +11,7 @@ from tailrace.cli.arguments import any_count_option, topic_argument
 from tailrace.cli.command import Noun, verb
 from tailrace.cli.context import CommandContext
 from tailrace.cli.terminal.watch import show_once_or_watch, watches
-from tailrace.cli.topic_changes import add_storage, delete, scale, switch
+from tailrace.cli.topic.changes import add_storage, delete, scale, switch
 from tailrace.terminal.tables import facts, format_time, size, table
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from tailrace import Retry, readers, writers
 from tailrace.operations.status import status
 from tests.support.command_line import CommandLine
 from tests.support.waiting import until
-from tests.unit.cli.billing_consumers import mark
+from tests.unit.cli.group.billing_consumers import mark
 
 LATER = Retry(first="1h", max="1h")
 ONCE = Retry(attempts=1)

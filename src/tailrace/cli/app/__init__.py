@@ -1,0 +1,1 @@
+"""The command about apps: `tailrace run`."""

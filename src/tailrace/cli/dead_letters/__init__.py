@@ -1,0 +1,1 @@
+"""The commands about dead letters: `tailrace dlq`."""

@@ -1,0 +1,1 @@
+"""The commands about pipelines: `tailrace pipeline`, `reader` and `writer`."""

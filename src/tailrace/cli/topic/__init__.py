@@ -1,0 +1,1 @@
+"""The commands about topics: `tailrace topic`, `push` and `tail`."""
