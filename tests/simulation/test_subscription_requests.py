@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from tailrace import Retry
 from tailrace.subscription.shard.queues import OnDeadLetter
 from tailrace.subscription.shard.requests.request import RequestAction
 from tailrace.subscription.store.requests.selection import LetterSelection
-from tailrace.testing.simulation import Violation
 from tailrace.testing.subscriptions.world import SubscriptionWorld
+from tests.simulation.missing_safeguard import Found, Trials
 from tests.simulation.request_mutations import MUTATIONS
 from tests.simulation.requested import run
 from tests.simulation.subscribed import NAME, Fate, FlakyService
@@ -21,32 +19,17 @@ from tests.support.evidence import RecordEvidence
 SEEDS = count("request_seeds", test=16, soak=600)
 BATCHES = 4
 
-FOUND_BY = {
-    "without_the_audit_in_the_transaction": (12, 24, 27),
-    "without_the_stored_end": (12, 18, 35),
-    "without_the_outcome_of_a_target": (12, 35, 39),
-    "without_the_wait_for_a_redelivery": (1, 6, 8),
-}
-"""For each mutation some seeds of trials that find it. A change of a decision may make one of them
-miss it; the soak finds others."""
-
 FOUND = {
-    "without_the_audit_in_the_transaction": "was not audited|twice",
-    "without_the_stored_end": "audited twice|which has ended|and it failed before",
-    "without_the_outcome_of_a_target": "and it failed before",
-    "without_the_wait_for_a_redelivery": "two messages",
+    "without_the_audit_in_the_transaction": Found((12, 24, 27), "was not audited|twice"),
+    "without_the_stored_end": Found(
+        (12, 18, 35), "audited twice|which has ended|and it failed before"
+    ),
+    "without_the_outcome_of_a_target": Found((12, 35, 39), "and it failed before"),
+    "without_the_wait_for_a_redelivery": Found((1, 6, 8), "two messages"),
 }
-"""The violation that they find."""
 
 SEARCHED = count("request_mutation_seeds", test=1, soak=60)
-
-
-def violation_of(seed: int) -> Violation | None:
-    try:
-        run(seed)
-    except Violation as violation:
-        return violation
-    return None
+TRIALS = Trials(run)
 
 
 @pytest.mark.part("subscriptions")
@@ -56,7 +39,7 @@ def test_requests_have_effect_once_and_are_audited_once_under_faults(
     batch: int, record_evidence: RecordEvidence
 ) -> None:
     seeds = range(batch * SEEDS // BATCHES, (batch + 1) * SEEDS // BATCHES)
-    violations = [found for seed in seeds if (found := violation_of(seed)) is not None]
+    violations = [found for seed in seeds if (found := TRIALS.violation(seed)) is not None]
     what = f"virtual minutes of requests on dead letters, batch {batch + 1} of {BATCHES}"
     record_evidence("subscriptions", what, len(seeds), seeds, len(violations))
     if violations:
@@ -67,12 +50,7 @@ def test_requests_have_effect_once_and_are_audited_once_under_faults(
 def test_a_missing_safeguard_of_requests_is_found_by_one_of_its_seeds(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert all(violation_of(seed) is None for seed in FOUND_BY[name])
-    MUTATIONS[name](monkeypatch)
-    violations = (violation_of(seed) for seed in FOUND_BY[name])
-    found = next((violation for violation in violations if violation is not None), None)
-    assert found is not None
-    assert re.search(FOUND[name], found.what)
+    TRIALS.assert_found_by_one(FOUND[name], lambda: MUTATIONS[name](monkeypatch))
 
 
 @pytest.mark.soak
@@ -83,10 +61,7 @@ def test_a_missing_safeguard_of_requests_is_found_by_some_of_many_seeds(
     name: str, monkeypatch: pytest.MonkeyPatch, record_evidence: RecordEvidence
 ) -> None:
     MUTATIONS[name](monkeypatch)
-    found = [seed for seed in range(SEARCHED) if violation_of(seed) is not None]
-    what = f"simulated {name.replace('_', ' ')}: found"
-    record_evidence("subscriptions", what, len(found), found, 0)
-    assert found
+    TRIALS.assert_found_by_some(name, range(SEARCHED), "subscriptions", record_evidence)
 
 
 def a_parked_key(policy: OnDeadLetter) -> tuple[SubscriptionWorld, FlakyService]:
