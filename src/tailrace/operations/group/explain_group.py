@@ -19,7 +19,6 @@ from tailrace.operations.group.health import (
     GroupState,
     judge,
     partitions_of,
-    time_text,
     unfinished,
 )
 from tailrace.operations.group.stuck import (
@@ -28,6 +27,7 @@ from tailrace.operations.group.stuck import (
     failed_state,
     skip_command,
 )
+from tailrace.operations.health import time_text
 from tailrace.topic.view import find
 
 LISTED_MAX: Final = 5

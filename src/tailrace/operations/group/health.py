@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
@@ -16,6 +14,7 @@ from tailrace.group.store.history import read_history
 from tailrace.hub.hub import Hub
 from tailrace.message import Partition
 from tailrace.operations.group.stuck import silent_owner
+from tailrace.operations.health import Health
 
 _LEFT: Final = frozenset({"left", "freed"})
 
@@ -33,38 +32,13 @@ class GroupState(StrEnum):
     TOPIC_DELETED = "TOPIC DELETED"
 
 
-@dataclass(frozen=True, slots=True)
-class GroupHealth:
-    """The state of a group, the reason in words, and since when, if that is known."""
-
-    state: GroupState
-    why: str
-    since: datetime | None = None
-
-    @property
-    def text(self) -> str:
-        """The state and the reason in one line."""
-        since = "" if self.since is None else f" since {time_text(self.since)}"
-        return f"{self.state}{since}: {self.why}"
-
-    @property
-    def waits(self) -> bool:
-        """True if messages wait."""
-        return self.state not in (GroupState.CAUGHT_UP, GroupState.IDLE, GroupState.TOPIC_DELETED)
-
-
-def time_text(time: datetime) -> str:
-    """Return a time in UTC: ``2026-01-31 12:00:00Z``."""
-    return f"{time:%Y-%m-%d %H:%M:%S}Z"
-
-
-def judge(hub: Hub, group: GroupDetail, topic: str | None = None) -> GroupHealth:
+def judge(hub: Hub, group: GroupDetail, topic: str | None = None) -> Health[GroupState]:
     """Return the state of a group in all its topics, or in one."""
     name = group.summary.name
     partitions = partitions_of(group, topic)
     lag = f"lag {sum(each.lag for each in partitions):,}"
     if group.summary.topic_deleted:
-        return GroupHealth(GroupState.TOPIC_DELETED, f"topic {group.summary.filter!r} is deleted")
+        return Health(GroupState.TOPIC_DELETED, f"topic {group.summary.filter!r} is deleted")
     silent = {p.partition: each for p in partitions if (each := silent_owner(hub, group, p))}
     # A consumer that does not run retries nothing, and blocks nothing for the next owner.
     attended = [p for p in partitions if p.owner is not None and p.partition not in silent]
@@ -74,22 +48,22 @@ def judge(hub: Hub, group: GroupDetail, topic: str | None = None) -> GroupHealth
         state = GroupState.BLOCKED if last else GroupState.RETRYING
         what = format_amount(len(last or failed), "failed message")
         blocks = "blocks its key" if len(last or failed) == 1 else "block their keys"
-        return GroupHealth(state, f"{what} {blocks}, {lag}", min(each.time for each in failed))
+        return Health(state, f"{what} {blocks}, {lag}", min(each.time for each in failed))
     if silent:
         longest = max(silent.values(), key=lambda each: each.silent_s)
         silence = f"no heartbeat for {longest.silent_s:.0f} s"
         why = f"{longest.id} owns partitions, {silence}, {lag}"
-        return GroupHealth(GroupState.SILENT, why)
+        return Health(GroupState.SILENT, why)
     if not any(each.lag for each in partitions):
         if group.consumers:
-            return GroupHealth(GroupState.CAUGHT_UP, "every message is acknowledged")
-        return GroupHealth(GroupState.IDLE, "every message is acknowledged, no consumer runs")
+            return Health(GroupState.CAUGHT_UP, "every message is acknowledged")
+        return Health(GroupState.IDLE, "every message is acknowledged, no consumer runs")
     if not group.consumers:
         left = [line.time for line in read_history(hub.backend, name) if line.what in _LEFT]
         why = f"no consumer runs, {lag}"
-        return GroupHealth(GroupState.UNATTENDED, why, left[-1] if left else None)
+        return Health(GroupState.UNATTENDED, why, left[-1] if left else None)
     running = format_amount(len(group.consumers), "consumer")
-    return GroupHealth(GroupState.CONSUMING, f"{lag}, {running}")
+    return Health(GroupState.CONSUMING, f"{lag}, {running}")
 
 
 def groups_of(hub: Hub, topic: str) -> Iterator[GroupDetail]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tailrace.amount import format_amount
 from tailrace.hub.hub import Hub
 from tailrace.operations.explanation import ExplainedPart, Explanation, Fact, Remedy
-from tailrace.operations.group.health import time_text
+from tailrace.operations.health import time_text
 from tailrace.operations.pipeline.describe import PipelineView, WriterView, view_pipeline
 from tailrace.operations.pipeline.lookup import find_pipeline
 from tailrace.pipeline.writer_status import WriterStatus

@@ -9,7 +9,7 @@ from typing import Final
 from tailrace.amount import format_amount
 from tailrace.hub.hub import Hub
 from tailrace.operations.explanation import Explanation, Fact, Remedy
-from tailrace.operations.group.health import time_text
+from tailrace.operations.health import time_text
 from tailrace.subscription.shard.queues import OnDeadLetter, Queue
 from tailrace.subscription.store.key_state import HeadMessage, KeyState, KeyStatus
 from tailrace.subscription.store.owners import ShardOwner

@@ -10,7 +10,7 @@ from tailrace.amount import format_amount
 from tailrace.errors import InvalidValue
 from tailrace.hub.hub import Hub
 from tailrace.operations.explanation import ExplainedPart, Explanation, Fact, Remedy
-from tailrace.operations.group.health import time_text
+from tailrace.operations.health import time_text
 from tailrace.operations.queue.accounting import read_accounts
 from tailrace.operations.subscription.explain_key import attempts_text, owner_fact, run_remedy
 from tailrace.operations.subscription.health import (

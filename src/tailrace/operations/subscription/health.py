@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
-from typing import Final
 
 from tailrace.amount import format_amount
 from tailrace.clock import utc_time
 from tailrace.hub.hub import Hub
-from tailrace.operations.group.health import time_text
+from tailrace.operations.health import Health
 from tailrace.subscription.store.describe import SubscriptionInfo
 from tailrace.subscription.store.owners import SubscriptionWorker
 
@@ -36,68 +33,43 @@ class SubscriptionState(StrEnum):
     """Every message is acknowledged, and no worker runs."""
 
 
-_WELL: Final = frozenset(
-    {SubscriptionState.CAUGHT_UP, SubscriptionState.IDLE, SubscriptionState.TOPIC_DELETED}
-)
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriptionHealth:
-    """The state of a subscription, the reason in words, and since when, if that is known."""
-
-    state: SubscriptionState
-    why: str
-    since: datetime | None = None
-
-    @property
-    def text(self) -> str:
-        """The state and the reason in one line."""
-        since = "" if self.since is None else f" since {time_text(self.since)}"
-        return f"{self.state}{since}: {self.why}"
-
-    @property
-    def waits(self) -> bool:
-        """True if messages wait."""
-        return self.state not in _WELL
-
-
-def judge(hub: Hub, info: SubscriptionInfo) -> SubscriptionHealth:
+def judge(hub: Hub, info: SubscriptionInfo) -> Health[SubscriptionState]:
     """Return the state of a subscription."""
     backlog, lag = info.backlog, lag_text(info)
     worker = worker_word(info)
     if info.topic_deleted:
         why = f"topic {info.topic!r} is deleted"
-        return SubscriptionHealth(SubscriptionState.TOPIC_DELETED, why)
+        return Health(SubscriptionState.TOPIC_DELETED, why)
     if info.paused is not None:
         why = f"{info.paused.reason} ({info.paused.by}), {lag}"
         since = utc_time(info.paused.since_ms)
-        return SubscriptionHealth(SubscriptionState.PAUSED, why, since)
+        return Health(SubscriptionState.PAUSED, why, since)
     if not info.workers and (backlog.mq or backlog.rq or info.requests):
         waits = f", {requests_text(info)}" if info.requests else ""
         why = f"no {worker} runs, {lag}{waits}"
-        return SubscriptionHealth(SubscriptionState.UNATTENDED, why)
+        return Health(SubscriptionState.UNATTENDED, why)
     if silent := silent_workers(hub, info):
         longest = max(silent, key=lambda each: each.silent_s)
         why = f"{silence_text(longest)}, {lag}"
-        return SubscriptionHealth(SubscriptionState.SILENT, why)
+        return Health(SubscriptionState.SILENT, why)
     if backlog.blocked_keys:
         since = min(each.head.queued for each in backlog.blocked)
-        return SubscriptionHealth(SubscriptionState.BLOCKED, blocked_text(info), since)
+        return Health(SubscriptionState.BLOCKED, blocked_text(info), since)
     if info.closed is not None:
-        return SubscriptionHealth(SubscriptionState.CLOSED, closed_text(info))
+        return Health(SubscriptionState.CLOSED, closed_text(info))
     if backlog.rq:
         keys = format_amount(backlog.retrying_keys, "key")
         why = f"messages of {keys} failed, {lag}"
-        return SubscriptionHealth(SubscriptionState.RETRYING, why, backlog.retrying_since)
+        return Health(SubscriptionState.RETRYING, why, backlog.retrying_since)
     if backlog.mq:
         running = format_amount(len(info.workers), worker)
-        return SubscriptionHealth(SubscriptionState.DELIVERING, f"{lag}, {running}")
+        return Health(SubscriptionState.DELIVERING, f"{lag}, {running}")
     done = "every message is acknowledged"
     if backlog.dlq:
         done += f" or a dead letter: {format_amount(backlog.dlq, 'dead letter')}"
     if info.workers:
-        return SubscriptionHealth(SubscriptionState.CAUGHT_UP, done)
-    return SubscriptionHealth(SubscriptionState.IDLE, f"{done}, no {worker} runs")
+        return Health(SubscriptionState.CAUGHT_UP, done)
+    return Health(SubscriptionState.IDLE, f"{done}, no {worker} runs")
 
 
 def lag_of(info: SubscriptionInfo) -> int:

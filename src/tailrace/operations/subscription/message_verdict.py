@@ -9,7 +9,7 @@ from tailrace.amount import format_amount
 from tailrace.hub.hub import Hub
 from tailrace.message import Position
 from tailrace.operations.explanation import Remedy, Verdict
-from tailrace.operations.group.health import time_text
+from tailrace.operations.health import time_text
 from tailrace.operations.subscription.explain_key import (
     IN_QUEUE,
     attempts_text,

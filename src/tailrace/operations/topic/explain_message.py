@@ -15,9 +15,10 @@ from tailrace.log.redelivered import FOR, origin_of
 from tailrace.message import MODE_NAMES, OP_NAMES, Mode, Op, Partition, Position
 from tailrace.operations.dead_letters.mailboxes import find_group_letter
 from tailrace.operations.explanation import Explanation, Fact, Remedy, Verdict
-from tailrace.operations.group.health import groups_of, time_text
+from tailrace.operations.group.health import groups_of
 from tailrace.operations.group.partition_state import judge_partition
 from tailrace.operations.group.stuck import describe_failed, failed_state, skip_command
+from tailrace.operations.health import time_text
 from tailrace.operations.pipeline.describe import shown_state
 from tailrace.operations.pipeline.lookup import read_ledger, runner
 from tailrace.operations.subscription.message_verdict import judge_message, subscriptions_with
