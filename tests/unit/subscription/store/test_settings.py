@@ -1,0 +1,54 @@
+"""The retry policy and the filter of a subscription may change."""
+
+from __future__ import annotations
+
+import pytest
+
+from tailrace.backend.contract import Backend
+from tailrace.delivery.filter.message_filter import MessageFilter
+from tailrace.delivery.retry import Retry
+from tailrace.errors import InvalidValue, UnknownSubscription
+from tailrace.hub.hub import Hub
+from tailrace.subscription.store.lifecycle import (
+    read_subscription,
+    subscription_names,
+    update_settings,
+)
+from tests.support.topics import push
+from tests.unit.subscription.store.stored_subscriptions import RETRY, create
+
+
+def test_a_filter_that_does_not_parse_is_refused_and_changes_nothing(
+    hub: Hub, backend: Backend
+) -> None:
+    push(hub.create_topic("orders", partitions=1), 1)
+    with pytest.raises(InvalidValue, match="filter, character 5: '=' is not an operator"):
+        create(backend, filter="key = 'a'")
+    assert subscription_names(backend) == []
+    create(backend, filter="key == 'a'")
+    with pytest.raises(InvalidValue, match="filter, character 5"):
+        update_settings(backend, "crm", retry=RETRY, filter="key = 'b'")
+    stored = read_subscription(backend, "crm").definition
+    assert stored.filter == "key == 'a'"
+    found = stored.message_filter
+    assert isinstance(found, MessageFilter)
+    assert found.matches(b"a", {})
+
+
+def test_the_retry_policy_and_the_filter_may_change(hub: Hub, backend: Backend) -> None:
+    hub.create_topic("orders", partitions=1)
+    before = create(backend)
+    update_settings(backend, "crm", retry=Retry(None, first="2s", max="5s"), filter="key == 'a'")
+    after = read_subscription(backend, "crm")
+    assert after.definition.retry == Retry(None, first="2s", max="5s")
+    assert after.definition.filter == "key == 'a'"
+    assert after.definition.identity == before.definition.identity
+    with pytest.raises(UnknownSubscription, match="did you mean 'crm'"):
+        update_settings(backend, "crn", retry=RETRY, filter=None)
+
+
+def test_settings_that_are_the_same_are_not_written(hub: Hub, backend: Backend) -> None:
+    hub.create_topic("orders", partitions=1)
+    stored = create(backend)
+    update_settings(backend, "crm", retry=RETRY, filter=None)
+    assert read_subscription(backend, "crm").version == stored.version
