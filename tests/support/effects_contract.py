@@ -66,8 +66,8 @@ def take_over_in_child(report: Report, target: str, unit: str) -> None:
     report("taken")
 
 
-class EffectsContract:
-    """Tests for a database. A subclass provides the fixture `database`."""
+class EffectsFixtures:
+    """Effects of a database. A subclass provides the fixture `database`."""
 
     @pytest.fixture
     def opens(self) -> Iterator[Opens]:
@@ -88,6 +88,10 @@ class EffectsContract:
     @pytest.fixture
     def unit(self, effects: SqlEffects) -> SqlUnitEffects:
         return effects.take_over(CONSUMER, "0.3", 5)
+
+
+class EffectsContract(EffectsFixtures):
+    """Tests for a database. A subclass provides the fixture `database`."""
 
     def test_effects_and_their_messages_are_stored_together(
         self, database: PaidDatabase, effects: SqlEffects, unit: SqlUnitEffects
