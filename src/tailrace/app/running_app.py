@@ -7,10 +7,11 @@ import threading
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import nullcontext
-from types import MappingProxyType, TracebackType
-from typing import Final, Self
+from types import MappingProxyType
+from typing import Final
 
 from tailrace.backend.pickling import Unpicklable
+from tailrace.closing import Closing
 from tailrace.queue.lifecycle import queue_errors
 from tailrace.subscription.worker.worker import Worker
 from tailrace.terminal.signals import POLL_S, wait_for
@@ -18,7 +19,7 @@ from tailrace.terminal.signals import POLL_S, wait_for
 _log: Final = logging.getLogger("tailrace.app")
 
 
-class RunningApp(Unpicklable):
+class RunningApp(Closing, Unpicklable):
     """The workers of an app in this process, one for each subscription.
 
     Leave the `with` block, or call `close`, to end them in an orderly way. If one of them ends with
@@ -70,17 +71,6 @@ class RunningApp(Unpicklable):
             while wait(closing, POLL_S).not_done:  # In small steps, to handle a second signal.
                 pass
             return all(closed.result() for closed in closing)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _watch(self, name: str, worker: Worker) -> None:
         is_queue = name in self._queues

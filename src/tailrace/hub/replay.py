@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack
 
 from tailrace.backend.pickling import Unpicklable
+from tailrace.closing import Closing
 from tailrace.duration import parse_duration
 from tailrace.errors import InvalidValue, UnknownSubscription
 from tailrace.hub.dead_letters import DeadLetters
@@ -48,7 +48,7 @@ class ReplayOptions(TypedDict, total=False):
     effects: Effects | None
 
 
-class Replay(Unpicklable):
+class Replay(Closing, Unpicklable):
     """A replay of a queue: a stored job, on which any number of processes work at a time.
 
     It goes on, from where it was, whenever a process works on it, and the live queue goes on
@@ -166,17 +166,6 @@ class Replay(Unpicklable):
         cancelled = cancel_replay(self._backend, self.queue, self.id, self._clock.now_ms())
         self.close()
         return cancelled
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _start_copying(self, subscription: Subscription, options: ReplayOptions) -> Worker:
         allowed = {"concurrency", "drain_timeout"}

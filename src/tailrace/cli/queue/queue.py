@@ -17,6 +17,7 @@ from tailrace.cli.subscription.changes import (
     attempts_option,
     first_delay_option,
     max_delay_option,
+    on_dead_letter_option,
 )
 from tailrace.cli.terminal.watch import show_once_or_watch, watches
 from tailrace.terminal.tables import facts, table
@@ -40,11 +41,7 @@ if TYPE_CHECKING:
 @attempts_option
 @first_delay_option
 @max_delay_option
-@click.option(
-    "--on-dead-letter",
-    type=click.Choice(["block", "continue"]),
-    help="Whether later messages of a key wait behind its dead letter.  [default: block]",
-)
+@on_dead_letter_option
 @click.option(
     "--from-topic", is_flag=True, help="Make an existing topic a queue, from its first message on."
 )

@@ -35,6 +35,11 @@ first_delay_option: Final[Decorator] = click.option(
 max_delay_option: Final[Decorator] = click.option(
     "--max-delay", metavar="DURATION", help="Longest delay between attempts.  [default: 10m]"
 )
+on_dead_letter_option: Final[Decorator] = click.option(
+    "--on-dead-letter",
+    type=click.Choice(["block", "continue"]),
+    help="Whether later messages of a key wait behind its dead letter.  [default: block]",
+)
 
 
 @verb(

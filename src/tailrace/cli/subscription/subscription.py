@@ -15,6 +15,7 @@ from tailrace.cli.subscription.changes import (
     delete,
     first_delay_option,
     max_delay_option,
+    on_dead_letter_option,
     pause,
     resume,
     update,
@@ -40,13 +41,7 @@ if TYPE_CHECKING:
 @attempts_option
 @first_delay_option
 @max_delay_option
-@click.option(
-    "--on-dead-letter",
-    type=click.Choice(["block", "continue"]),
-    default="block",
-    show_default=True,
-    help="Whether later messages of a key wait behind its dead letter.",
-)
+@on_dead_letter_option
 @click.option("--filter", metavar="EXPRESSION", help="Deliver only messages that match; see above.")
 @click.option(
     "--from",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tailrace.delivery.retry import DEFAULT_RETRY
 from tailrace.hub.hub import Hub
 from tailrace.operations.subscription.settings import SubscriptionSettings, parse_retry
+from tailrace.subscription.shard.queues import OnDeadLetter
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ def create_subscription(
     attempts: str | None = None,
     first_delay: str | None = None,
     max_delay: str | None = None,
-    on_dead_letter: str = "block",
+    on_dead_letter: str | None = None,
     filter: str | None = None,
     start: str = "earliest",
     shards: int | None = None,
@@ -43,7 +44,7 @@ def create_subscription(
         topic=topic,
         shards=shards,
         retry=parse_retry(DEFAULT_RETRY, attempts, first_delay, max_delay),
-        on_dead_letter=on_dead_letter,
+        on_dead_letter=on_dead_letter or OnDeadLetter.BLOCK.value,
         filter=filter,
         start=start,
         rq_partitions=rq_partitions,

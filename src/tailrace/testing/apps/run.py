@@ -17,12 +17,12 @@ from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from math import inf
-from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Unpack
 
 from tailrace.app.app import App
 from tailrace.app.preparation import create_topic, open_all
 from tailrace.clock import utc_time
+from tailrace.closing import Closing
 from tailrace.delivery.process_gate import ProcessGate
 from tailrace.duration import parse_duration
 from tailrace.errors import Error, InvalidValue
@@ -52,7 +52,7 @@ START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 """When runs begin, in virtual time."""
 
 
-class AppRun:
+class AppRun(Closing):
     """An app with its hub in memory, its handlers, and a clock that the run sets.
 
     Handlers are called one at a time, in the thread of the test. For one thread.
@@ -193,17 +193,6 @@ class AppRun:
         """Close the hub and the event loop of the handlers. Closing again does nothing."""
         self._calls.close()
         self.hub.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _letters(self, subscription: str) -> DeadLetters:
         """Return the dead letters of a subscription, for a request that is later than others:
