@@ -132,6 +132,17 @@ class FetchedBatch:
             return [_NO_HEADERS] * len(self)
         return [unique(pairs) if pairs else _NO_HEADERS for pairs in column.to_pylist()]
 
+    def stored_headers_of(self, row: int) -> Mapping[str, bytes]:
+        """Return all headers of one record, without converting those of the others."""
+        if "stored_headers" in self.__dict__:
+            return self.stored_headers[row]
+        pairs = self._column("headers")[row].as_py()
+        return unique(pairs) if pairs else _NO_HEADERS
+
+    def headers_of(self, row: int) -> Mapping[str, bytes]:
+        """Return the headers of one record that users see."""
+        return shown_headers(self.stored_headers_of(row))
+
     @cached_property
     def shown_records(self) -> pa.RecordBatch:
         """The records with the headers that users see."""

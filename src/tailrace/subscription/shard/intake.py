@@ -40,8 +40,6 @@ class MainStream:
     end: int | None = None
     """The final end offset, once it is known. Nothing is read from there on."""
     watched_from: int | None = None
-    reads: int = 0
-    """The number of reads that returned records."""
 
 
 class Intake:
@@ -86,7 +84,6 @@ class Intake:
         else:
             assert batch.start == stream.read_from, "records of MQ are read in order"
             stream.read_from = batch.next_offset
-            stream.reads += 1
         return stream
 
     def wake(self, partitions: Iterable[Partition]) -> None:

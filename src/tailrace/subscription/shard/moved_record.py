@@ -14,7 +14,7 @@ from typing import Final
 
 from tailrace.delivery.dead_letters.letter import ERROR, POSITION, TIMESTAMP, WRITER
 from tailrace.log.record import Record
-from tailrace.log.redelivered import REPLAYED
+from tailrace.log.redelivered import REPLAYED, shown_headers
 from tailrace.message import Mode, Op, Partition, Position
 from tailrace.subscription.shard.attempts import Origin
 from tailrace.subscription.shard.commit.commit import Move
@@ -33,7 +33,7 @@ def origin_of(queue: Queue, record: RecordRow) -> Origin:
     batch, row = record
     if queue is Queue.MQ:
         return Origin(batch.partition, batch.offsets[row])
-    return origin_in(batch.headers[row])
+    return origin_in(batch.headers_of(row))
 
 
 def origin_in(headers: Mapping[str, bytes]) -> Origin:
@@ -70,8 +70,9 @@ def _kept_headers(record: RecordRow) -> dict[str, bytes]:
     """Return the headers that stay with a message wherever it is: those that users see, and the
     replay that has pushed it again."""
     batch, row = record
-    headers = dict(batch.headers[row])
-    replay = batch.stored_headers[row].get(REPLAYED)
+    stored = batch.stored_headers_of(row)
+    headers = dict(shown_headers(stored))
+    replay = stored.get(REPLAYED)
     return headers if replay is None else {**headers, REPLAYED: replay}
 
 

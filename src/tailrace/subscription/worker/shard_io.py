@@ -50,14 +50,10 @@ from tailrace.subscription.store.transaction import FindView, ShardTargets, comm
 from tailrace.subscription.worker.effects import Effects, UnitEffects
 from tailrace.subscription.worker.machine import WorkerMachine
 from tailrace.subscription.worker.owned_shard import OwnedShard
+from tailrace.subscription.worker.read_sizes import ReadSizes
 
 READ_BYTES: Final = 256 << 10
 """The most that one read of a shard returns, unless a single record is larger."""
-FIRST_READ_BYTES: Final = 16 << 10
-"""The most that the first read of a partition returns, so that the first calls need not wait for a
-large backlog. Each read may return twice as much as the one before."""
-
-_DOUBLINGS_MAX: Final = (READ_BYTES // FIRST_READ_BYTES).bit_length()
 
 Effect: TypeAlias = Callable[[], None]
 Work: TypeAlias = Callable[[], Effect]
@@ -73,6 +69,8 @@ class StoredShard(OwnedShard):
         self.targets: ShardTargets | None = None
         self.effects: UnitEffects | None = None
         """What the database of the handler has stored for the shard, if it has one."""
+        self.reads = ReadSizes()
+        self.reads_again = ReadSizes()
 
 
 S = TypeVar("S", bound=StoredShard)
@@ -242,13 +240,13 @@ class ShardIO(Generic[S]):
 
     def _read(self, owned: S, stream: MainStream) -> Effect:
         """Read ahead."""
-        size_bytes = min(self._read_bytes, FIRST_READ_BYTES << min(stream.reads, _DOUBLINGS_MAX))
-        batch = self._read_batch(stream.partition, stream.read_from, stream.end, size_bytes)
+        start, end = stream.read_from, stream.end
+        batch = self._read_batch(owned.reads, stream.partition, start, end)
         return lambda: owned.machine.fetched(stream.partition, batch)
 
     def _read_again(self, owned: S, partition: Partition, start: int) -> Effect:
         """Read the record of a message whose turn has come."""
-        batch = self._read_batch(partition, start)
+        batch = self._read_batch(owned.reads_again, partition, start)
         if batch is None or start not in batch.offsets:
             where, reason = self._backend.name, "there is no message, and it is not acknowledged"
             raise CorruptBatch(str(partition), start, start, where, reason)
@@ -260,15 +258,13 @@ class ShardIO(Generic[S]):
         return lambda: owned.machine.attempts_read(origin, attempts)
 
     def _read_batch(
-        self,
-        partition: Partition,
-        start: int,
-        end: int | None = None,
-        size_bytes: int | None = None,
+        self, sizes: ReadSizes, partition: Partition, start: int, end: int | None = None
     ) -> FetchedBatch | None:
-        consumer, most = worker_group(self._subscription), size_bytes or self._read_bytes
-        batch = read_batch(self._backend, consumer, partition, start, most, end)
+        consumer = worker_group(self._subscription)
+        bytes_max = sizes.next(partition, start, self._read_bytes)
+        batch = read_batch(self._backend, consumer, partition, start, bytes_max, end)
         if batch is not None:
+            sizes.ended(partition, batch.next_offset)
             batch.decode = self._driver.decode
             batch.replay = self._replay
         return batch
