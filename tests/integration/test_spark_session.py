@@ -78,6 +78,20 @@ with tailrace.open("hub") as hub:
         print(failed)
 """
 
+MINE = """
+import sys
+import tailrace
+from pyspark.sql import SparkSession
+
+settings = {"spark.ui.enabled": "false", "spark.pyspark.python": sys.argv[1]}
+SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
+with tailrace.open("hub") as hub:
+    try:
+        tailrace.Pipeline.from_file("lake.toml").run(hub, once=True, wait="1s")
+    except tailrace.PipelineFailed as failed:
+        print(failed)
+"""
+
 
 @pytest.fixture
 def lake(tmp_path: Path) -> LakeFile:
@@ -90,6 +104,24 @@ def test_a_session_leaves_nothing_to_the_next_one_and_an_existing_one_is_used_as
     done = lake.run(sys.executable, "-c", PROGRAM)
     assert done.stdout.splitlines() == ["local[1] 7", "local[*] unset", "2", "local[2] 3"]
     assert "used as it is; ignored: spark.master=local[1,4]" in done.stderr
+
+
+@pytest.mark.parametrize("named_in", ["lake.toml", "spark-defaults.conf", "a session"])
+def test_the_workers_of_a_pipeline_run_the_python_that_spark_is_set_to(
+    tmp_path: Path, named_in: str
+) -> None:
+    chosen = tmp_path / "chosen-python"
+    chosen.write_text(f'#!/bin/sh\necho run >> {tmp_path}/ran\nexec {sys.executable} "$@"\n')
+    chosen.chmod(0o755)
+    setting = f'[pipeline.spark]\n"spark.pyspark.python" = "{chosen}"\n'
+    lake = LakeFile(tmp_path, spark=setting if named_in == "lake.toml" else "")
+    own = f"spark.pyspark.python {chosen}\n" if named_in == "spark-defaults.conf" else ""
+    (tmp_path / "spark-defaults.conf").write_text(own)
+    run = ["-m", "tailrace", "--hub", "hub", "pipeline", "run", "lake.toml", "--once"]
+    command = ["-c", MINE, str(chosen)] if named_in == "a session" else run
+    lake.run(sys.executable, *command, SPARK_CONF_DIR=str(tmp_path), PYSPARK_PYTHON=sys.executable)
+    asked = 0 if named_in == "a session" else 1  # A session of the user is not checked.
+    assert len((tmp_path / "ran").read_text().splitlines()) > asked
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])

@@ -32,7 +32,13 @@ from tailrace.spark.cluster.settings import (
 )
 from tailrace.spark.frames.native import JARS, prepare_rows, with_native_jar
 from tailrace.spark.java import find_java
-from tailrace.spark.worker_python import check_python, choose_python, driver_python
+from tailrace.spark.worker_python import (
+    SETTING,
+    VARIABLE,
+    check_python,
+    choose_python,
+    driver_python,
+)
 
 if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
@@ -80,9 +86,10 @@ def start(
 
     The output of Java and Spark is appended to `log_file`; with `verbose` it goes to the terminal.
     Workers run the Python of this process, also in a virtual environment that is not activated,
-    unless the variable PYSPARK_PYTHON names another one. `ConfigError` says what to install if
-    Spark or Java is missing, or if that other Python lacks Tailrace. `BackendUnavailable` if the
-    master cannot be reached.
+    unless the setting ``spark.pyspark.python``, of an existing session too, or the variable
+    PYSPARK_PYTHON names another one. `ConfigError` says what to install if Spark or Java is
+    missing, or if that other Python lacks Tailrace. `BackendUnavailable` if the master cannot be
+    reached.
     """
     try:
         from pyspark import SparkConf, SparkContext
@@ -97,8 +104,10 @@ def start(
         if MASTER in given:
             given[MASTER] = with_tries(given[MASTER], task_tries)
         _warn_of_ignored(active, given)
+        if program := active.getConf().get(SETTING):
+            active.pythonExec = program
     else:
-        choose_python(os.environ)
+        os.environ.setdefault(VARIABLE, sys.executable)
         began = time.monotonic()
         if SparkContext._gateway is None:
             # Before Java, which takes seconds to start.
@@ -107,12 +116,15 @@ def start(
             _launch(with_native_jar(jars | given), log_file, verbose)
         settings = session_settings(app, _configured(), given, task_tries, _sockets())
         settings = with_native_jar(settings)
+        python = choose_python(settings, os.environ)
         if is_on_this_host(settings[MASTER]):
-            check_python(os.environ)
+            check_python(python, os.environ)
         check_address(settings[MASTER])
         # On a busy host everything takes as long as Java did.
         check_master(settings[MASTER], max(ANSWER_S, time.monotonic() - began))
-        _started[:] = [_context(SparkConf().setAll(list(settings.items())))]
+        context = _context(SparkConf().setAll(list(settings.items())))
+        context.pythonExec = python.program
+        _started[:] = [context]
     session = SparkSession.builder.getOrCreate()
     if active is None:
         from tailrace.spark.reading.registration import plan_each_query

@@ -12,17 +12,27 @@ from tailrace.errors import ConfigError
 from tailrace.spark import installed, java
 from tailrace.spark.installed import missing_for_spark
 from tailrace.spark.tracebacks import hide_traceback
-from tailrace.spark.worker_python import VARIABLE, check_python, choose_python, driver_python
+from tailrace.spark.worker_python import (
+    SETTING,
+    VARIABLE,
+    WorkerPython,
+    check_python,
+    choose_python,
+    driver_python,
+)
 
 
 def test_workers_run_the_python_of_this_process_unless_the_user_chose_another() -> None:
-    environment = {"PATH": "/usr/bin:/bin"}
-    choose_python(environment)
-    check_python(environment)
-    assert environment[VARIABLE] == sys.executable
-    environment[VARIABLE] = "/opt/python/bin/python3"  # On the hosts of a cluster.
-    choose_python(environment)
-    assert environment[VARIABLE] == "/opt/python/bin/python3"
+    mine = choose_python({}, {"PATH": "/usr/bin:/bin"})
+    check_python(mine, {})
+    assert mine.program == sys.executable
+    on_hosts = {VARIABLE: "/opt/python/bin/python3"}
+    assert choose_python({}, on_hosts) == ("/opt/python/bin/python3", VARIABLE)
+
+
+def test_the_setting_of_spark_is_stronger_than_the_variable() -> None:
+    settings = {SETTING: "/opt/python/bin/python3"}
+    assert choose_python(settings, {VARIABLE: "python3"}) == ("/opt/python/bin/python3", SETTING)
 
 
 @pytest.mark.parametrize("before", [{}, {"PYSPARK_DRIVER_PYTHON": "jupyter"}])
@@ -42,12 +52,10 @@ def a_python(directory: Path, script: str) -> str:
 
 def test_a_chosen_python_that_has_tailrace_is_used(tmp_path: Path) -> None:
     chosen = a_python(tmp_path, f'exec "{sys.executable}" "$@"')
-    environment = os.environ | {VARIABLE: chosen}
-    choose_python(environment)
-    check_python(environment)
-    assert environment[VARIABLE] == chosen
+    check_python(WorkerPython(chosen, VARIABLE), os.environ)
 
 
+@pytest.mark.parametrize("named_by", [VARIABLE, SETTING])
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
@@ -56,17 +64,17 @@ def test_a_chosen_python_that_has_tailrace_is_used(tmp_path: Path) -> None:
     ],
 )
 def test_a_chosen_python_that_cannot_run_workers_is_named(
-    tmp_path: Path, script: str, reason: str
+    tmp_path: Path, script: str, reason: str, named_by: str
 ) -> None:
     chosen = a_python(tmp_path, script)
-    with pytest.raises(ConfigError, match=f"{VARIABLE} is '{chosen}', which {reason}") as refused:
-        check_python({VARIABLE: chosen})
-    assert f"set it to {sys.executable}" in str(refused.value)
+    with pytest.raises(ConfigError, match=f"{named_by} is '{chosen}', which {reason}") as refused:
+        check_python(WorkerPython(chosen, named_by), {})
+    assert f"unset {named_by}, or set it to {sys.executable}" in str(refused.value)
 
 
 def test_a_chosen_python_that_does_not_exist_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"which does not run: .*No such file"):
-        check_python({VARIABLE: str(tmp_path / "python3")})
+        check_python(WorkerPython(str(tmp_path / "python3"), VARIABLE), {})
 
 
 def test_a_worker_that_lacks_a_package_names_its_python_and_the_variable(

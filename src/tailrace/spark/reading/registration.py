@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tailrace.spark.frames.native import add_native_jar, prepare_rows
 from tailrace.spark.source import TailraceSource
-from tailrace.spark.worker_python import VARIABLE
+from tailrace.spark.worker_python import choose_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +46,7 @@ def register(spark: SparkSession) -> None:
         spark.dataSource.register(TailraceSource)
         spark.conf.set(_CONNECT_PLANS, "false")
         return
-    with _this_python(context):
+    with _chosen_python(context):
         spark.dataSource.register(TailraceSource)
     plan_each_query(spark)
     add_native_jar(spark)
@@ -86,11 +85,10 @@ def _compile(spark: SparkSession) -> Any:
 
 
 @contextmanager
-def _this_python(context: Any) -> Iterator[None]:
-    """Let functions that are registered in the block run the Python of this process."""
+def _chosen_python(context: Any) -> Iterator[None]:
+    """Let functions that are registered in the block run the user's choice, or this Python."""
     before = context.pythonExec
-    if VARIABLE not in os.environ and not context.getConf().get("spark.pyspark.python"):
-        context.pythonExec = sys.executable
+    context.pythonExec = choose_python(dict(context.getConf().getAll()), os.environ).program
     try:
         yield
     finally:
