@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.pipelines.lake_file import WITHIN_S, LakeFile
+from tests.support.servers.shared import Unavailable
 from tests.support.servers.spark_cluster import SparkCluster
 from tests.support.waiting import until
 
@@ -107,6 +109,33 @@ def test_a_pipeline_without_executors_says_so_in_15_seconds_and_continues_when_t
         process.wait()
         for worker in (0, 1):
             cluster.restart_worker(worker)
+
+
+def test_an_executor_without_the_python_of_the_tasks_is_named_and_gets_them_once_it_has_it(
+    cluster: SparkCluster, lake: LakeFile
+) -> None:
+    chosen = lake.directory / "venv" / "python"
+    chosen.parent.mkdir()
+    chosen.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    chosen.chmod(0o755)
+    with ExitStack() as hidden:
+        try:
+            for worker in (0, 1):
+                hidden.enter_context(cluster.hidden(chosen.parent, worker))
+        except Unavailable as reason:
+            pytest.skip(str(reason))
+        conf = ["--conf", f"spark.pyspark.python={chosen}"]
+        process = lake.start("--once", "--master", cluster.url, *conf)
+        try:
+            sentence = f"the executor on host 127.0.0.1 cannot run the Python {chosen}: No such"
+            until(lambda: sentence in lake.output.read_text(), "no reason", within_s=WITHIN_S)
+            assert sentence in lake.tailrace("explain", "lake/files").stdout
+            hidden.close()
+            assert process.wait(WITHIN_S) == 0, lake.output.read_text()
+        finally:
+            process.kill()
+            process.wait()
+    assert orders_of(lake) == [1, 2]
 
 
 def add_order(lake: LakeFile, number: int) -> None:

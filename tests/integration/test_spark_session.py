@@ -124,6 +124,17 @@ def test_the_workers_of_a_pipeline_run_the_python_that_spark_is_set_to(
     assert len((tmp_path / "ran").read_text().splitlines()) > asked
 
 
+def test_a_python_that_does_not_start_is_named_with_its_host_and_the_remedy(
+    lake: LakeFile,
+) -> None:
+    missing = str(lake.directory / "no-python")
+    done = lake.run(sys.executable, "-c", MINE, missing, PYSPARK_PYTHON=sys.executable)
+    reason = f"cannot run the Python {missing}: No such file or directory · install it there"
+    assert reason in done.stdout
+    assert "waits for executors" in done.stderr
+    assert "the executor on host " in lake.tailrace("explain", "lake/files").stdout
+
+
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 def test_a_session_that_ends_by_itself_is_replaced_and_the_writers_continue(
     lake: LakeFile, how: str

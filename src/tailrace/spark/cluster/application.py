@@ -25,7 +25,7 @@ _POLL_S: Final = 0.05
 
 
 class NoExecutors(BackendUnavailable):
-    """A cluster that has no executor for a job now."""
+    """A cluster that has no executor for a job now, or one that cannot run its tasks."""
 
 
 def has_ended(context: SparkContext) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tailrace.errors import BackendUnavailable
 from tailrace.spark.cluster.application import NoExecutors, while_running
 from tailrace.spark.cluster.master import check_address
+from tailrace.spark.cluster.python_start import while_python_starts
 from tailrace.spark.cluster.settings import is_local
 
 if TYPE_CHECKING:
@@ -33,15 +34,15 @@ def limited_wait_for_executors(context: SparkContext) -> Iterator[None]:
     """Cancel the jobs that this thread runs in the block, if no executor is there to run them.
 
     The block then raises `NoExecutors`, and later jobs may find executors; also if the session has
-    ended. In local mode nothing is watched.
+    ended, or if an executor cannot run its Python. In local mode nothing is watched.
     """
     master = str(context.master)
     if is_local(master):
-        with while_running(context):
+        with while_running(context), while_python_starts(context):
             yield
         return
     watch = _Watch(context)
-    with while_running(context):
+    with while_running(context), while_python_starts(context):
         context.addJobTag(watch.tag)
         watch.start()
         try:
