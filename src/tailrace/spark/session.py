@@ -124,6 +124,7 @@ def start(
         check_master(settings[MASTER], max(ANSWER_S, time.monotonic() - began))
         context = _context(SparkConf().setAll(list(settings.items())))
         context.pythonExec = python.program
+        _log_lost_connections(context)
         _started[:] = [context]
     session = SparkSession.builder.getOrCreate()
     if active is None:
@@ -161,6 +162,16 @@ def _context(conf: SparkConf) -> SparkContext:
             raise
         reason = str(cause.getMessage() or cause.getClass().getName()).partition("\n")[0]
         raise ConfigError(f"Spark does not start on {conf.get(MASTER)}", reason) from error
+
+
+def _log_lost_connections(context: SparkContext) -> None:
+    """Log it if Java ends without closing a connection; Python's server would print a traceback."""
+
+    def log(_request: Any, _address: Any) -> None:
+        _log.debug("Java ended without closing its connection", exc_info=True)
+
+    server: Any = context._accumulatorServer
+    server.handle_error = log
 
 
 def is_started(context: SparkContext) -> bool:

@@ -15,7 +15,7 @@ import click
 
 from tailrace.cli.command import verb
 from tailrace.cli.context import CommandContext, ExitStatus
-from tailrace.cli.terminal.logs import log_json_without_terminal
+from tailrace.cli.terminal.logs import log_json_without_terminal, log_other_libraries
 from tailrace.errors import ConfigError
 from tailrace.subscription.worker.defaults import DRAIN_TIMEOUT
 from tailrace.terminal.signals import Signals, interrupt
@@ -132,6 +132,7 @@ def _run(
 
     try:
         app = load_from(source, load_app)
+        log_other_libraries()
         app.chosen(only)
         with _opened(context, app) as hub:
             signals_max = 1 if link is None else None

@@ -10,7 +10,7 @@ import click
 
 from tailrace.cli.command import verb
 from tailrace.cli.context import CommandContext, ExitStatus
-from tailrace.cli.terminal.logs import log_json_without_terminal
+from tailrace.cli.terminal.logs import log_json_without_terminal, log_other_libraries
 from tailrace.terminal.signals import Signals, interrupt
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ def _run(
 
     log_json_without_terminal()
     pipeline = load_definition(file)
+    log_other_libraries()
     longest = None if wait is None else parse_duration(wait, "--wait")
     settings = dict(read_spark_argument(each, "--conf") for each in conf)
     if not context.has_hub:

@@ -11,7 +11,7 @@ from tailrace.cli.app.run import exit_unfinished, ignore, load_from
 from tailrace.cli.arguments import subscription_argument
 from tailrace.cli.command import verb
 from tailrace.cli.context import CommandContext
-from tailrace.cli.terminal.logs import log_json_without_terminal
+from tailrace.cli.terminal.logs import log_json_without_terminal, log_other_libraries
 from tailrace.subscription.worker.defaults import CONCURRENCY, DRAIN_TIMEOUT, TIMEOUT
 from tailrace.terminal.signals import Signals, interrupt
 
@@ -69,6 +69,7 @@ def run(context: CommandContext, /, subscription: str, handler: str, **options: 
 
     log_json_without_terminal()
     function = load_from(handler, load_handler)
+    log_other_libraries()
     with Signals(interrupt) as signals:
 
         def started(worker: Worker) -> None:

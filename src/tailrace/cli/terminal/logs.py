@@ -1,4 +1,4 @@
-"""Log records of the library on stderr.
+"""Log records of the library, and of the libraries that it uses, on stderr.
 
 They are text, as the other messages of a command. Only ``run`` and ``pipeline run``, which may be
 services, log lines of JSON where stderr is not a terminal.
@@ -81,3 +81,18 @@ def log_json_without_terminal() -> None:
     for handler in _LOGGER.handlers:
         if isinstance(handler.formatter, TextLogFormatter) and not sys.stderr.isatty():
             handler.setFormatter(JsonLogFormatter(handler.formatter.complete))
+
+
+def log_other_libraries() -> None:
+    """Log warnings and errors of all libraries, such as py4j, in the form of Tailrace's own.
+
+    For a command that runs as a service, after the user's module was imported: if the module has
+    configured logging, that holds. Otherwise a library that logs through the root logger, as py4j
+    does, would turn on text for all of them.
+    """
+    root = logging.getLogger()
+    if root.handlers:
+        return
+    for handler in _LOGGER.handlers:
+        root.addHandler(handler)
+    logging.captureWarnings(True)

@@ -41,6 +41,46 @@ def test_a_warning_of_a_pipeline_that_runs_without_a_terminal_is_json(tmp_path: 
     assert "truncated" in warning["message"]
 
 
+MODULE = """
+import logging
+import warnings
+from tailrace import Pipeline, functions as fn, readers, writers
+{before}
+
+def logged(document):
+    logging.getLogger("py4j.clientserver").error("no answer")
+    try:
+        raise ConnectionResetError("Connection reset by peer")
+    except OSError:
+        logging.exception("Exception while sending command.")  # As py4j does, at the root.
+    warnings.warn("this is deprecated")
+    return document
+
+lake = Pipeline("lake", readers.file("sales.jsonl"))
+lake.write("files", writers.file("out"), functions=[fn.python(logged)], engine="direct")
+"""
+
+
+def run_module(directory: Path, before: str) -> list[str]:
+    """Run a pipeline of a module, one of whose libraries logs, and return its log."""
+    (directory / "sales.jsonl").write_text('{"id": 1}\n')
+    (directory / "lake.py").write_text(MODULE.format(before=before))
+    return stderr_of(directory, "pipeline", "run", "lake:lake", "--once")
+
+
+def test_the_log_records_and_warnings_of_other_libraries_are_json_too(tmp_path: Path) -> None:
+    lines = map(json.loads, run_module(tmp_path, before=""))
+    logged = {line["logger"]: line for line in lines if "level" in line}
+    assert logged["py4j.clientserver"]["message"] == "no answer"
+    assert logged["root"]["traceback"].endswith("Connection reset by peer")
+    assert "this is deprecated" in logged["py.warnings"]["message"]
+
+
+def test_a_module_that_configures_logging_logs_in_its_own_form(tmp_path: Path) -> None:
+    lines = run_module(tmp_path, before='logging.basicConfig(format="ours: %(message)s")')
+    assert "ours: no answer" in lines
+
+
 def test_the_error_of_a_handler_is_text_with_its_traceback_and_another_error_is_one_line() -> None:
     try:
         raise LookupError("no such warehouse")
