@@ -111,6 +111,22 @@ def test_a_pipeline_without_executors_says_so_in_15_seconds_and_continues_when_t
             cluster.restart_worker(worker)
 
 
+def test_a_pipeline_that_has_nothing_to_do_does_not_wait_for_executors(
+    cluster: SparkCluster, lake: LakeFile
+) -> None:
+    run = ["pipeline", "run", "lake.toml", "--once", "--master", cluster.url]
+    lake.tailrace(*run)
+    cluster.await_idle()
+    try:
+        for worker in (0, 1):
+            cluster.stop_worker(worker)
+        cluster.await_workers()
+        assert "waits for executors" not in lake.tailrace(*run).stderr
+    finally:
+        for worker in (0, 1):
+            cluster.restart_worker(worker)
+
+
 def test_an_executor_without_the_python_of_the_tasks_is_named_and_gets_them_once_it_has_it(
     cluster: SparkCluster, lake: LakeFile
 ) -> None:

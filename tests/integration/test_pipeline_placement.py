@@ -21,8 +21,10 @@ from tailrace.pipeline.engine.executors import Executors
 from tailrace.pipeline.engine.run_session import RunSession
 from tailrace.pipeline.engine.spark_driver import SparkDriver, spark_drivers
 from tailrace.pipeline.writer import Writer
-from tailrace.pipeline.writer_status import WriterStatus
+from tailrace.pipeline.writer_status import WaitsFor, WriterStatus
 from tailrace.pipeline.writing.placement import Place, WorkPlacement
+from tailrace.pipeline.writing.writer_run import WriterRun
+from tailrace.spark.cluster.application import NoExecutors
 from tests.support.pipelines.counting_reader import CountingReader
 from tests.support.pipelines.recording_writer import RecordingWriter, delivered, set_bad
 from tests.support.pipelines.writer_bench import WriterBench
@@ -33,6 +35,13 @@ ROWS = 3000
 SENT = WorkPlacement(reading=Place.DRIVER)
 RETURNED = WorkPlacement(writing=Place.DRIVER)
 BOTH = WorkPlacement(reading=Place.DRIVER, writing=Place.DRIVER)
+
+
+class NoExecutorsYet(Executors):
+    """Executors that have not started."""
+
+    def placement(self, name: str, writer: Writer, stopping: threading.Event) -> WorkPlacement:
+        raise NoExecutors("no executor has started")
 
 
 class AnsweredExecutors(Executors):
@@ -149,6 +158,23 @@ def test_a_spark_sink_waits_while_executors_do_not_share_its_directory(
     assert spark.read.json(str(tmp_path / "out")).count() == 10
 
 
+def test_a_writer_waits_for_executors_only_if_it_has_records_to_deliver(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with tailrace.open(tmp_path / "hub") as hub:
+        driver = SparkDriver(RunSession(lambda: spark), hub, "lake.commits", tmp_path / "spark")
+        driver.engine.executors = NoExecutorsYet(
+            spark.sparkContext, hub, "lake.commits", tmp_path / "spark"
+        )
+        bench = WriterBench(hub, lambda *_: driver, RecordingWriter(str(tmp_path / "sink")))
+        run = bench.start()
+        driver.drive(run, lambda: None, lambda: True)
+        assert waited_for(run) is None
+        bench.append("A")
+        driver.drive(run, lambda: None, lambda: waited_for(run) is not None)
+        assert waited_for(run) is WaitsFor.EXECUTORS
+
+
 def test_explain_names_executors_that_lack_a_directory_until_the_next_run(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -166,6 +192,11 @@ def test_explain_names_executors_that_lack_a_directory_until_the_next_run(
         assert any("the driver reads the hub" in fact.what for fact in facts)
         assert bench.run().ledger.state.state is WriterStatus.STOPPED
         assert not any(fact.name == "executors" for fact in explain_writer(hub, "lake/out").facts)
+
+
+def waited_for(run: WriterRun) -> WaitsFor | None:
+    """Return what a writer waits for."""
+    return None if run.outage is None else run.outage.waits_for
 
 
 def same(document: dict[str, int]) -> dict[str, int]:

@@ -1,8 +1,8 @@
 """The executors of a Spark application, as one writer sees them: where its work is done.
 
 On a local master the executor is the driver, and nothing is asked. On any other one the executors
-are asked when the writer starts, whenever the set of executors changes, and after a task found that
-its host does not share a directory.
+are asked before the first work of the writer, whenever the set of executors changes, and after a
+task found that its host does not share a directory.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ _log = logging.getLogger(__name__)
 
 FIRST_PROBE_S: Final = 30.0
 PROBE_S: Final = 10.0
-"""How long all executors have time to answer, when a writer starts and later. The first answer of
-an executor includes the start of its Python workers."""
+"""How long all executors have time to answer, before a writer's first work and later. The first
+answer of an executor includes the start of its Python workers."""
 
 _TASKS_PER_SLOT: Final = 2
 _TASK_S: Final = 0.1

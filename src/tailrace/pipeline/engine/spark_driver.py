@@ -60,7 +60,7 @@ class SparkDriver:
     def drive(self, run: WriterRun, limit: EndOffsets, finished: Callable[[], bool]) -> None:
         """See `Driver`. The query wakes the writer; the ledger says what to deliver."""
         begin(run)
-        self._place(run)
+        self._store_placements(run)
         due = 0.0
         try:
             while True:
@@ -102,17 +102,11 @@ class SparkDriver:
             self.engine.executors.close()
             self._spark = session
             run.engine = self.engine = SparkEngine(session, self._hub, self._log, self._directory)
-            self._place(run)
+            self._store_placements(run)
 
-    def _place(self, run: WriterRun) -> None:
-        """Ask the executors what they share, so that `explain` knows it before the first record."""
+    def _store_placements(self, run: WriterRun) -> None:
+        """Let the hub store where the work is done, once there is work: `explain` shows it."""
         self.engine.executors.on_placed = run.ledger.store_placement
-        if run.failed or run.outage is not None:
-            return
-        try:
-            self.engine.place(str(run.name), run.definition.writer, run.stopping)
-        except Exception as error:
-            run.wait_or_fail(error)
 
     def _keep_query(self, run: WriterRun, limit: EndOffsets) -> bool:
         """Start the query, also after it has ended; True if it is the first of this session."""
