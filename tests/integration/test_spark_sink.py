@@ -220,6 +220,28 @@ def test_rows_that_are_not_messages_are_refused_in_one_sentence(
     assert orders.storage_topics[0].ends == [0]
 
 
+def test_a_batch_and_a_stream_with_a_value_that_is_not_json_store_nothing_in_a_topic_of_json(
+    spark: SparkSession, hub: tailrace.Hub, tmp_path: Path
+) -> None:
+    orders = hub.create_topic("orders", bytes, partitions=1)
+    orders.push_many([("c7", b"{}"), ("c8", b"by hand")])
+    documents = hub.create_topic("documents", partitions=1)
+    says = "row 1 of task 0 with key 'c8' has the value 'by hand', which is not JSON: "
+    with pytest.raises(PySparkException) as caught:
+        write(read(spark, hub, "orders").select("key", "value"), hub, topic="documents")
+    assert (tailrace_message(caught.value) or "").startswith(says)
+    rows = stream(spark, hub, "orders").select("key", "value")
+    writer = rows.writeStream.format("tailrace").trigger(availableNow=True)
+    writer = writer.option("hub", hub.backend.name).option("topic", "documents")
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    with pytest.raises(PySparkException) as ended:
+        writer.start().awaitTermination(90)
+    assert says in str(ended.value)
+    assert documents.storage_topics[0].ends == [0]
+    assert writer.option("anyType", "true").start().awaitTermination(90)
+    assert documents.storage_topics[0].ends == [2]
+
+
 def test_a_topic_is_never_overwritten(spark: SparkSession, hub: tailrace.Hub) -> None:
     hub.create_topic("orders", bytes, partitions=1)
     writing = spark.sql("SELECT 'x' AS value").write.format("tailrace").mode("overwrite")

@@ -6,7 +6,15 @@ of two types, and `stored_check` the check of a value without its class.
 
 from __future__ import annotations
 
-from tailrace.payload.conversion import ANY_TYPE, BYTES, CONTENT_TYPE, JSON, TEXT, Payload
+from tailrace.payload.conversion import (
+    ANY_TYPE,
+    BYTES,
+    CONTENT_TYPE,
+    JSON,
+    TEXT,
+    Payload,
+    is_json,
+)
 from tailrace.payload.value_type import ValueType
 
-__all__ = ["ANY_TYPE", "BYTES", "CONTENT_TYPE", "JSON", "TEXT", "Payload", "ValueType"]
+__all__ = ["ANY_TYPE", "BYTES", "CONTENT_TYPE", "JSON", "TEXT", "Payload", "ValueType", "is_json"]

@@ -255,6 +255,11 @@ def _codec_of(value: object) -> _Codec:
     return _JSON
 
 
+def is_json(content_type: str) -> bool:
+    """True if values of a content type are JSON."""
+    return _codec_named(content_type) is _JSON
+
+
 @lru_cache(maxsize=256)
 def _codec_named(content_type: str) -> _Codec:
     media = content_type.partition(";")[0].strip().lower()

@@ -48,7 +48,7 @@ STREAM: Final = (
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
 )
-WRITE: Final = ("hub", "topic", "staging", "txnAppId", "txnVersion")
+WRITE: Final = ("hub", "topic", "staging", "anyType", "txnAppId", "txnVersion")
 # Options of Spark itself that it passes to a sink.
 _SPARK: Final = ("checkpointLocation", "queryName")
 # Properties of a table that Spark passes as options to the source while it creates the table.
@@ -117,6 +117,7 @@ class NumberedWrite(NamedTuple):
 class WriteOptions:
     """Where to write. Without a topic, each row names its topic.
 
+    With `any_type`, values for a topic of JSON need not be JSON.
     `numbered` is the number of a batch write, if its application numbers its writes.
     `checkpoint` and `query_name` are what Spark says about a stream.
     """
@@ -124,6 +125,7 @@ class WriteOptions:
     hub: str
     topic: str | None
     staging: Path | None
+    any_type: bool
     numbered: NumberedWrite | None
     checkpoint: str | None
     query_name: str | None
@@ -179,6 +181,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         hub=_hub(given),
         topic=None if topic is None else check_name("topic", topic),
         staging=None if staging is None else Path(staging).absolute(),
+        any_type=_switch(given, "anyType", default=False),
         numbered=_numbered(given),
         checkpoint=given.get("checkpointLocation"),
         query_name=given.get("queryName"),

@@ -12,7 +12,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +23,8 @@ from tailrace.hub.hub import Hub
 from tailrace.hub.topic import Topic
 from tailrace.log.record import Encoded
 from tailrace.message import Partition
+from tailrace.payload import is_json
+from tailrace.spark.sink.json_check import RowPlace, check_json
 from tailrace.spark.sink.task_rows import ROUTING, TaskRows
 from tailrace.topic.routed_batch import Part, RoutedBatch
 from tailrace.topic.view import View
@@ -41,15 +43,23 @@ class WriteTransaction:
     """Builds the transaction of a write: the rows of all tasks, in task order.
 
     `views` has the topics that the rows go to, once `build` was called. `build` may be called
-    again, after a topic was switched to another storage topic.
+    again, after a topic was switched to another storage topic. If rows name their topics, those for
+    topics of JSON are checked here, unless `any_type`; otherwise the tasks have done it.
     """
 
     def __init__(
-        self, hub: Hub, topic: str | None, tasks: Sequence[TaskRows], temporary: str
+        self,
+        hub: Hub,
+        topic: str | None,
+        tasks: Sequence[TaskRows],
+        temporary: str,
+        *,
+        any_type: bool,
     ) -> None:
         self.views: dict[str, View] = {}
         self._hub = hub
         self._topic = topic
+        self._checks = topic is None and not any_type
         self._tasks = tasks
         self._temporary = temporary
         self._topics: dict[str, Topic[Any]] = {}
@@ -65,9 +75,21 @@ class WriteTransaction:
         return Transaction(spool.parts(), since=since)
 
     def _batches(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        for task in self._tasks:
+        for number, task in enumerate(self._tasks):
+            row = 0
             for batch in task.batches():
+                if self._checks:
+                    self._check(batch, RowPlace(number, row))
+                row += batch.num_rows
                 yield from _by_topic(batch, self._topic)
+
+    def _check(self, batch: pa.RecordBatch, place: RowPlace) -> None:
+        """Check the rows for topics of JSON; the topic of a row may be missing here."""
+        topics = batch["topic"]
+        names = cast("list[str]", pc.unique(topics.drop_null()).to_pylist())
+        of_json = {each: each for each in names if is_json(self._found(each).payload.content_type)}
+        if of_json:
+            check_json(batch, place, lambda index: of_json.get(topics[index].as_py()))
 
     def _found(self, name: str) -> Topic[Any]:
         if name not in self._topics:

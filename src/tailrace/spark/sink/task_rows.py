@@ -22,6 +22,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from tailrace.errors import BackendUnavailable, ConfigError
 from tailrace.size import format_size
 from tailrace.spark.columns import to_append
+from tailrace.spark.sink.json_check import RowPlace, check_json
 from tailrace.spark.sink.staging import StagingDirectory, query_folder
 from tailrace.topic.record_builder import checked_columns
 
@@ -48,12 +49,16 @@ class StreamBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
-    """What a task needs to know. `folder` is where a batch write stages its files."""
+    """What a task needs to know. `folder` is where a batch write stages its files.
+
+    `json_topic` is the topic of all rows, if their values must be JSON.
+    """
 
     staging: StagingDirectory
     folder: str
     key_bytes_max: int
     message_bytes_max: int
+    json_topic: str | None
 
 
 class StagedFile(NamedTuple):
@@ -95,7 +100,7 @@ class TaskRows(WriterCommitMessage):
 def collect_rows(plan: TaskPlan, given: Iterator[pa.RecordBatch]) -> TaskRows:
     """Check the rows of a task and return them, staged if they are many."""
     batch = _stream_batch()
-    rows = (_checked(plan, each) for each in given if each.num_rows)
+    rows = _checked_rows(plan, given)
     held: list[pa.RecordBatch] = []
     size_bytes = 0
     for each in rows:
@@ -106,6 +111,19 @@ def collect_rows(plan: TaskPlan, given: Iterator[pa.RecordBatch]) -> TaskRows:
         if size_bytes > CARRIED_BYTES_MAX:
             raise _unreachable(plan.staging, size_bytes)
     return TaskRows(sum(each.num_rows for each in held), _bytes_of(held), None, batch)
+
+
+def _checked_rows(plan: TaskPlan, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of all batches that have some, checked."""
+    task = TaskContext.get()
+    place = RowPlace(0 if task is None else task.partitionId(), 0)
+    for each in given:
+        if each.num_rows:
+            rows = _checked(plan, each)
+            if plan.json_topic is not None:
+                check_json(rows, place, lambda _index: plan.json_topic)
+            place = RowPlace(place.task, place.row + rows.num_rows)
+            yield rows
 
 
 def _checked(plan: TaskPlan, rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from tailrace.errors import ConfigError
+from tailrace.payload import is_json
 from tailrace.spark.columns import check_write
 from tailrace.spark.hubs import hub_at
 from tailrace.spark.options import WriteOptions, write_options
@@ -115,12 +116,17 @@ def _checked(given: Mapping[str, str], schema: StructType) -> WriteOptions:
 
 
 def _plan(options: WriteOptions) -> TaskPlan:
-    settings = hub_at(options.hub).settings
+    hub = hub_at(options.hub)
+    settings, json_topic = hub.settings, None
+    if options.topic is not None and not options.any_type:
+        topic = hub.topic(options.topic)
+        json_topic = topic.name if is_json(topic.payload.content_type) else None
     return TaskPlan(
         StagingDirectory.prepare(options.staging or staging_in_hub(options.hub)),
         new_write_folder(),
         settings.key_bytes_max,
         settings.message_bytes_max,
+        json_topic,
     )
 
 
@@ -158,7 +164,9 @@ def _commit(
     if not any(task.count for task in tasks):
         return
     hub = hub_at(options.hub)
-    transaction = WriteTransaction(hub, options.topic, tasks, plan.staging.path)
+    transaction = WriteTransaction(
+        hub, options.topic, tasks, plan.staging.path, any_type=options.any_type
+    )
     if write is None:
         commit_following(hub.backend, transaction.views, transaction.build)
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -90,6 +91,59 @@ def test_a_topic_with_an_order_makes_the_keys_of_rows(hub: tailrace.Hub) -> None
     for name, (column, message) in refused.items():
         with pytest.raises(InvalidValue, match=message):
             writer.commit(run(writer, [without.append_column(name, column)]))
+
+
+def json_rows(*values: str | bytes | None, **columns: Any) -> Any:
+    """Rows with the key c7 in a binary column."""
+    data = [each.encode() if isinstance(each, str) else each for each in values]
+    keys = pa.array(["c7"] * len(data))
+    return pa.record_batch({"key": keys, "value": pa.array(data, pa.binary()), **columns})
+
+
+@pytest.mark.parametrize("value", ["by hand", "", '{"id": 1} {"id": 2}', b'"\xff"', "[1,]", "NaN"])
+def test_a_task_names_its_first_row_for_a_topic_of_json_that_is_not_json(
+    hub: tailrace.Hub, value: str | bytes
+) -> None:
+    hub.create_topic("documents")
+    writer = writer_of(hub, topic="documents")
+    with pytest.raises(InvalidValue, match="row 3 of task 0 with key 'c7' has the value ") as bad:
+        run(writer, [json_rows("1", '{"id": 2}'), json_rows('"é"', value, "also bad")])
+    assert "JSON, the content type of topic 'documents'" in str(bad.value)
+    assert "anyType=true" in str(bad.value)
+
+
+def test_values_for_a_topic_of_json_need_no_json_if_the_option_or_a_header_says_so(
+    hub: tailrace.Hub,
+) -> None:
+    hub.create_topic("documents")
+    header = pa.map_(pa.string(), pa.binary())
+    text = pa.array([[("content-type", b"text/plain")]], header)
+    labelled = json_rows("by hand", headers=text)
+    deleted = json_rows(None)
+    writer = writer_of(hub, topic="documents")
+    writer.commit(run(writer, [labelled, deleted]))
+    any_type = writer_of(hub, topic="documents", anyType="true")
+    any_type.commit(run(any_type, [json_rows("unlabelled")]))
+    found = [message.data for message in all_messages(hub.topic("documents"))]
+    assert sorted(found) == [b"", b"by hand", b"unlabelled"]
+
+
+@pytest.mark.parametrize(("any_type", "stored_rows"), [("false", 0), ("true", 4)])
+def test_rows_that_name_their_topics_are_checked_by_the_topic_of_each(
+    hub: tailrace.Hub, any_type: str, stored_rows: int
+) -> None:
+    """The hub has one topic of bytes and one of JSON."""
+    hub.create_topic("documents")
+    given = {"hub": hub.backend.name, "anyType": any_type}
+    writer = BatchWriter(given, StructType([*SCHEMA.fields]).add("topic", "string"), False)
+    topics = pa.array(["orders", "documents", "documents"])
+    tasks = [json_rows("1", topic=topics[:1]), json_rows("raw", "{}", "bad", topic=topics)]
+    messages = run(writer, tasks[:1], tasks[1:])
+    with nullcontext() if any_type == "true" else pytest.raises(InvalidValue) as refused:
+        writer.commit(messages)
+    assert refused is None or "row 2 of task 1 " in str(refused.value)
+    names = ("orders", "documents")
+    assert sum(len(all_messages(hub.topic(name, bytes))) for name in names) == stored_rows
 
 
 def test_a_task_refuses_a_reserved_header_by_name(hub: tailrace.Hub) -> None:
