@@ -33,6 +33,7 @@ from tailrace.subscription.shard.attempts import Origin
 from tailrace.subscription.shard.commit.commit import ShardCommit
 from tailrace.subscription.shard.intake import MainStream
 from tailrace.subscription.shard.options import ShardOptions
+from tailrace.subscription.shard.read_sizes import ReadSizes
 from tailrace.subscription.shard.step import StepKind
 from tailrace.subscription.store.definition import (
     StoredSubscription,
@@ -50,7 +51,6 @@ from tailrace.subscription.store.transaction import FindView, ShardTargets, comm
 from tailrace.subscription.worker.effects import Effects, UnitEffects
 from tailrace.subscription.worker.machine import WorkerMachine
 from tailrace.subscription.worker.owned_shard import OwnedShard
-from tailrace.subscription.worker.read_sizes import ReadSizes
 
 READ_BYTES: Final = 256 << 10
 """The most that one read of a shard returns, unless a single record is larger."""

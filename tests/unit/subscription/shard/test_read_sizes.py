@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tailrace.message import Partition
-from tailrace.subscription.worker.read_sizes import FIRST_BYTES, NEAR, ReadSizes
+from tailrace.subscription.shard.read_sizes import FIRST_BYTES, NEAR, ReadSizes
 
 ORDERS, OTHERS = Partition("orders", 0, 0), Partition("orders", 0, 1)
 MOST = 5 * FIRST_BYTES
