@@ -190,19 +190,25 @@ class WriterRun:
                 raise
             return False
 
+    @property
+    def _continues(self) -> bool:
+        return not (self.stopping.is_set() or self.failed)
+
     def drain(self, ends: Mapping[Partition, int] | None = None) -> None:
         """Deliver all records, or all below `ends`, until stopped, failed or waiting.
 
         Begins again when an operator overtakes the driver, and when a try is due after an outage.
         """
         fenced = 0
-        while not self.stopping.is_set() and not self.failed:
+        while self._continues:
             if self.outage is not None and not self.try_is_due:
                 return
             try:
                 if fenced or self.outage is not None:
                     self.begin()
                 with self._mutex:
+                    if self.failed:  # in another thread that drained, meanwhile
+                        return
                     if not self._advance(ends):
                         if self.outage is not None:
                             self.store(None, self.state(WriterStatus.RUNNING))
@@ -228,10 +234,14 @@ class WriterRun:
             self.fail(error)
             return
         with self._mutex:
-            self.wait(describe_error(error), self.ledger.plan, 0, waits_for(error))
+            if not self.failed:
+                self.wait(describe_error(error), self.ledger.plan, 0, waits_for(error))
 
     def fail(self, error: Exception) -> None:
-        """Fail with an error that no record caused."""
+        """Fail with an error that no record caused. The error of a writer that has failed before,
+        such as that of a job which was cancelled because of it, changes nothing."""
+        if self.failed:
+            return
         unexpected = None if isinstance(error, HubReplaced) else error
         reason = f": {error}" if unexpected is None else ""
         _log.warning("writer %s failed%s", self.name, reason, exc_info=unexpected)

@@ -292,3 +292,21 @@ def test_rows_of_one_record_stay_in_one_batch_however_spark_cuts_them() -> None:
     found: list[list[int]] = [x["offset"].to_numpy().tolist() for x in whole_records(batches)]
     assert [offset for batch in found for offset in batch] == [1, 2, 2, 2, 2, 2, 3, 4]
     assert all(one[-1] < other[0] for one, other in pairwise(found))
+
+
+def test_a_writer_that_has_failed_keeps_its_reason_and_delivers_nothing_more(
+    bench: WriterBench,
+) -> None:
+    """The threads that drain a writer may meet errors of jobs that its failure has cancelled."""
+    bench.append(["orders"])
+    run = bench.start()
+    run.fail(ValueError("the first"))
+    run.fail(ValueError("job cancelled"))
+    run.wait_or_fail(ConnectionError("connection closed"))
+    run.drain()
+    assert bench.state is WriterStatus.FAILED
+    stored = repr(bench.ledger().state)
+    assert "the first" in stored
+    assert "cancelled" not in stored
+    assert "closed" not in stored
+    assert bench.mark == 0
