@@ -16,6 +16,7 @@ import pytest
 import tailrace
 from tailrace import DiskFull, Hub, OutcomeUnknown, Receipt
 from tailrace.backend.contract import Transaction
+from tailrace.log.schema import import_pandas_now
 from tailrace.message import Range
 from tailrace.subscription.shard.options import MOVES_MAX, PERMITS_AHEAD
 from tailrace.subscription.store.names import dead_letter_queue, retry_queue
@@ -85,6 +86,7 @@ def work_without_retry_queue(report: Report, hub_path: Path, log_path: Path, _: 
 
     with tailrace.open(hub_path) as hub:
         around_commits(hub, refuse)
+        import_pandas_now()  # what a worker imports is not what its messages take
         before = resident_bytes()
         work_in(hub, report, log_path, CONCURRENCY, lambda delivery: delivery.attempt == 1)
 

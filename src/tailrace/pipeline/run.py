@@ -140,7 +140,7 @@ class PipelineRun:
             blocked_by=self._blocked_by,
             stopping=self._stop_asked,
             writers=tuple(
-                RunningWriter(str(writer.name), writer.ledger.state, writer.lag(ends))
+                RunningWriter(str(writer.name), writer.ledger.state, writer.ledger.lag(ends))
                 for writer in self._writers
             ),
         )
@@ -285,7 +285,8 @@ class PipelineRun:
         while not self._stop.is_set() and not source.done:
             if self._clock.monotonic() >= check_at or source.bytes >= check_at_bytes:
                 ends = self._log_ends.read_unless_outage()
-                lags = {str(w.name): w.lag(ends) for w in self._writers if self._waits_for(w)}
+                waiting = filter(self._waits_for, self._writers)
+                lags = {str(each.name): each.ledger.lag(ends) for each in waiting}
                 self._blocked_by = pressure.blocked_by(lags, source.rows, source.bytes)
                 check_at = self._clock.monotonic() + IDLE_S
                 check_at_bytes = source.bytes + self.definition.settings.log_bytes_max // 10
@@ -336,9 +337,8 @@ class PipelineRun:
         if self.definition.settings.catch_up is not CatchUp.ALL:
             return
         ends = self._log_ends.read()
-        while not self._stop.is_set() and any(
-            self._waits_for(writer) and writer.lag(ends) for writer in self._writers
-        ):
+        waiting = partial(filter, self._waits_for, self._writers)
+        while not self._stop.is_set() and any(each.ledger.lag(ends) for each in waiting()):
             self._stop.wait(IDLE_S / 5)
 
     def _write(self, run: WriterRun, driver: Driver) -> None:
@@ -375,7 +375,7 @@ class PipelineRun:
         if self.until is Until.STOPPED or not self._all_read.is_set():
             return False
         # A sink that cannot be reached may lack records that the ledger has.
-        return run.failed or (run.outage is None and run.lag(self._ends or {}) == 0)
+        return run.failed or (run.outage is None and run.ledger.lag(self._ends or {}) == 0)
 
     def _final_ends(self) -> dict[Partition, int]:
         """Return the end offsets of the commit log after the last read; waits out an outage.

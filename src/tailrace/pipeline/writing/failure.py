@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from tailrace.amount import format_amount
+from tailrace.errors import HubReplaced
 from tailrace.message import Partition
 from tailrace.pipeline.writer import RewindRefused, StagedLost
 from tailrace.pipeline.writer_status import WaitsFor
@@ -16,6 +18,8 @@ from tailrace.pipeline.writing.sink_outage import SinkOutage
 
 _NAMED_MAX: Final = 20
 """The maximum number of refused records that an error names."""
+
+_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,13 @@ def failure_of_error(error: Exception, plan: WritePlan | None = None) -> WriterF
     if isinstance(error, StagedLost) and plan is not None:
         rewinds = tuple(f"{where}@{start}" for where, start in sealed_starts(plan).items())[:1]
     return WriterFailure(describe_error(error), valid_rewinds=rewinds)
+
+
+def log_failure(writer: str, error: Exception) -> None:
+    """Log that a writer failed, with the traceback of an error that is not expected."""
+    unexpected = None if isinstance(error, HubReplaced) else error
+    reason = f": {error}" if unexpected is None else ""
+    _log.warning("writer %s failed%s", writer, reason, exc_info=unexpected)
 
 
 def failure_of_wait(outage: SinkOutage) -> WriterFailure:

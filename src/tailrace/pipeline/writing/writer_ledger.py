@@ -156,6 +156,15 @@ class WriterLedger:
         """True if nothing was stored for this writer when the ledger was read."""
         self._obsolete: dict[TableKey, bytes | None] = {}
 
+    def lag(self, ends: Mapping[Partition, int]) -> int:
+        """Return about how many records below `ends` are not acknowledged; 0 if all are."""
+        partition_progress = self.partition_progress
+        lag = 0
+        for where, end in ends.items():
+            mark, above = partition_progress.get(where, PartitionProgress(0, 0))
+            lag += max(1, end - mark - above) if mark < end else 0
+        return lag
+
     def take_over(self) -> None:
         """Raise the fence, then read everything."""
         self.fence = raise_fence(self.backend.store, self.name.fence)

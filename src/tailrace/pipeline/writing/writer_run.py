@@ -23,7 +23,7 @@ import msgspec
 
 from tailrace.clock import Clock
 from tailrace.delivery.dead_letters.letter import failed_record
-from tailrace.errors import Error, Fenced, HubReplaced, Sealed
+from tailrace.errors import Error, Fenced, Sealed
 from tailrace.hub.hub import Hub
 from tailrace.message import Partition
 from tailrace.pipeline.definition.definition import PipelineDefinition, WriterDefinition
@@ -33,7 +33,12 @@ from tailrace.pipeline.writer import Staged
 from tailrace.pipeline.writer_status import WaitsFor, WriterStatus
 from tailrace.pipeline.writing.attempt import describe_error
 from tailrace.pipeline.writing.bulk import deliver_bulk
-from tailrace.pipeline.writing.failure import WriterFailure, failure_of_error, failure_of_wait
+from tailrace.pipeline.writing.failure import (
+    WriterFailure,
+    failure_of_error,
+    failure_of_wait,
+    log_failure,
+)
 from tailrace.pipeline.writing.fault import Fault, fault_of, is_missing, waits_for
 from tailrace.pipeline.writing.next_state import failed_state, next_state, waiting_state
 from tailrace.pipeline.writing.one_at_a_time import deliver_one_at_a_time
@@ -54,7 +59,6 @@ from tailrace.pipeline.writing.registration import register_writer
 from tailrace.pipeline.writing.sink_outage import SinkOutage, after_failed_try, is_over
 from tailrace.pipeline.writing.writer_ledger import (
     Appends,
-    PartitionProgress,
     WriterLedger,
     WriterName,
     WriterState,
@@ -192,7 +196,8 @@ class WriterRun:
 
     @property
     def _continues(self) -> bool:
-        return not (self.stopping.is_set() or self.failed)
+        waits = self.outage is not None and not self.try_is_due
+        return not (self.stopping.is_set() or self.failed or waits)
 
     def drain(self, ends: Mapping[Partition, int] | None = None) -> None:
         """Deliver all records, or all below `ends`, until stopped, failed or waiting.
@@ -201,8 +206,6 @@ class WriterRun:
         """
         fenced = 0
         while self._continues:
-            if self.outage is not None and not self.try_is_due:
-                return
             try:
                 if fenced or self.outage is not None:
                     self.begin()
@@ -238,13 +241,10 @@ class WriterRun:
                 self.wait(describe_error(error), self.ledger.plan, 0, waits_for(error))
 
     def fail(self, error: Exception) -> None:
-        """Fail with an error that no record caused. The error of a writer that has failed before,
-        such as that of a job which was cancelled because of it, changes nothing."""
+        """Fail with an error that no record caused, unless the writer has failed before."""
         if self.failed:
             return
-        unexpected = None if isinstance(error, HubReplaced) else error
-        reason = f": {error}" if unexpected is None else ""
-        _log.warning("writer %s failed%s", self.name, reason, exc_info=unexpected)
+        log_failure(str(self.name), error)
         with self._mutex:
             plan = self.ledger.plan
             self._store_if_possible(plan, self.failed_at(failure_of_error(error, plan)))
@@ -287,15 +287,6 @@ class WriterRun:
         with self._mutex, contextlib.suppress(Error):
             if not self.failed:
                 self.ledger.commit(plan=self.ledger.plan, state=self.state(WriterStatus.STOPPED))
-
-    def lag(self, ends: Mapping[Partition, int]) -> int:
-        """Return about how many records below `ends` are not acknowledged; 0 if all are."""
-        partition_progress = self.ledger.partition_progress
-        lag = 0
-        for where, end in ends.items():
-            mark, above = partition_progress.get(where, PartitionProgress(0, 0))
-            lag += max(1, end - mark - above) if mark < end else 0
-        return lag
 
     def _advance(self, ends: Mapping[Partition, int] | None) -> bool:
         """Execute the open plan, or make the next one and execute it; False if there is none."""
