@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import psycopg
 
@@ -39,6 +39,9 @@ FAILS_ONCE_EVERY = 97
 QUICKLY = Retry(8, first="20ms", max="200ms")
 
 
+Handler: TypeAlias = Callable[[Delivery[int]], None] | Callable[[list[Delivery[int]]], None]
+
+
 class Output(NamedTuple):
     """What a handler stored for a message."""
 
@@ -58,6 +61,19 @@ def copy(delivery: Delivery[int]) -> None:
     fail_once(delivery)
 
 
+def copy_all(batch: list[Delivery[int]]) -> None:
+    """Push one output for each message of a batch, all at once."""
+    batch[0].tx.push_many(OUTPUT, [(each.key, each.value) for each in batch])
+    for each in batch:
+        fail_once(each)
+
+
+def insert_all(batch: list[Delivery[int]]) -> None:
+    """Insert one row for each message of a batch."""
+    for each in batch:
+        insert(each)
+
+
 def insert(delivery: Delivery[int]) -> None:
     """Insert one row for each message, in PostgreSQL or SQLite."""
     place = "?" if isinstance(getattr(delivery.connection, "total_changes", None), int) else "%s"
@@ -72,7 +88,7 @@ def consume(
     report: Report,
     /,
     hub_path: Path,
-    handler: Callable[[Delivery[int]], None],
+    handler: Handler,
     database: str | None = None,
     **options: Any,
 ) -> None:
@@ -90,7 +106,7 @@ def consume(
 
 
 def start_again_until_the_database_answers(
-    hub: Hub, handler: Callable[[Delivery[int]], None], **options: Any
+    hub: Hub, handler: Handler, **options: Any
 ) -> QueueConsumer:
     """Start a consumer as a supervisor would: it refuses to start without its database."""
     queue, started = hub.queue(NAME, int), time.monotonic()

@@ -18,13 +18,16 @@ import tailrace
 from tailrace import Delivery, SqlEffects
 from tests.integration.queue_consumers import (
     NAME,
+    Handler,
     Output,
     await_consumed,
     consume,
     consumers,
     copy,
+    copy_all,
     fill,
     insert,
+    insert_all,
     judge,
     kill_at_random,
     make_postgres,
@@ -51,7 +54,7 @@ SEED = 14
 
 def prove(
     hub_path: Path,
-    handler: Callable[[Delivery[int]], None],
+    handler: Handler,
     outputs: Callable[[], list[Output]],
     record: Callable[[int], None],
     meanwhile: Callable[[], None] = lambda: None,
@@ -94,6 +97,34 @@ def test_a_handler_that_pushes_has_one_output_for_each_message(
     what = f"kill -9 of consumers, {MESSAGES:,} messages exactly once into a topic"
     record = partial(record_evidence, "queues", what, KILLS, [SEED])
     prove(tmp_path / "hub", copy, outputs, record)
+
+
+@pytest.mark.timeout(3600)
+def test_a_handler_of_batches_that_pushes_has_one_output_for_each_message(
+    tmp_path: Path, record_evidence: RecordEvidence
+) -> None:
+    make_queue(tmp_path / "hub")
+
+    def outputs() -> list[Output]:
+        with tailrace.open(tmp_path / "hub") as hub:
+            return topic_outputs(hub)
+
+    what = f"kill -9 of consumers, {MESSAGES:,} messages in batches exactly once into a topic"
+    record = partial(record_evidence, "queues", what, KILLS, [SEED])
+    prove(tmp_path / "hub", copy_all, outputs, record, batch=True, batch_size=50)
+
+
+@pytest.mark.timeout(3600)
+def test_a_handler_of_batches_that_inserts_has_one_row_for_each_message(
+    tmp_path: Path, record_evidence: RecordEvidence
+) -> None:
+    make_queue(tmp_path / "hub")
+    database = make_sqlite(tmp_path / "done.db")
+    what = f"kill -9 of consumers, {MESSAGES:,} messages in batches exactly once into SQLite"
+    record = partial(record_evidence, "queues", what, KILLS, [SEED])
+    outputs = partial(sqlite_outputs, database)
+    hub = tmp_path / "hub"
+    prove(hub, insert_all, outputs, record, database=database, batch=True, batch_size=50)
 
 
 @pytest.mark.timeout(3600)
