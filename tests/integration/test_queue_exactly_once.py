@@ -84,19 +84,20 @@ def prove(
     assert final.conserved, final.total
 
 
+def pushed_outputs(hub_path: Path) -> list[Output]:
+    with tailrace.open(hub_path) as hub:
+        return topic_outputs(hub)
+
+
 @pytest.mark.timeout(3600)
 def test_a_handler_that_pushes_has_one_output_for_each_message(
     tmp_path: Path, record_evidence: RecordEvidence
 ) -> None:
     make_queue(tmp_path / "hub")
 
-    def outputs() -> list[Output]:
-        with tailrace.open(tmp_path / "hub") as hub:
-            return topic_outputs(hub)
-
     what = f"kill -9 of consumers, {MESSAGES:,} messages exactly once into a topic"
     record = partial(record_evidence, "queues", what, KILLS, [SEED])
-    prove(tmp_path / "hub", copy, outputs, record)
+    prove(tmp_path / "hub", copy, partial(pushed_outputs, tmp_path / "hub"), record)
 
 
 @pytest.mark.timeout(3600)
@@ -105,13 +106,10 @@ def test_a_handler_of_batches_that_pushes_has_one_output_for_each_message(
 ) -> None:
     make_queue(tmp_path / "hub")
 
-    def outputs() -> list[Output]:
-        with tailrace.open(tmp_path / "hub") as hub:
-            return topic_outputs(hub)
-
     what = f"kill -9 of consumers, {MESSAGES:,} messages in batches exactly once into a topic"
     record = partial(record_evidence, "queues", what, KILLS, [SEED])
-    prove(tmp_path / "hub", copy_all, outputs, record, batch=True, batch_size=50)
+    hub = tmp_path / "hub"
+    prove(hub, copy_all, partial(pushed_outputs, hub), record, batch=True, batch_size=50)
 
 
 @pytest.mark.timeout(3600)
