@@ -42,8 +42,8 @@ LONG_BATCHES = 200
 DEADLINE_S = 600
 
 READ_REASON = (
-    "two thirds of the processor's time are Java's, to make rows of the columns that Python sends:"
-    " no less than the Parquet source takes for all of its work"
+    "Java makes rows of the columns that Python sends: a job that only sends columns and reads"
+    " nothing takes as long as the Parquet source takes for all of its work"
 )
 NATIVE_REASON = (
     "two thirds of the samples of a task are in the reader, which decodes records and makes rows;"

@@ -156,6 +156,24 @@ def test_offsets_cut_batches_anywhere(spark: SparkSession, hub: tailrace.Hub, re
         assert [row["offset"] for row in _rows(frame)] == list(range(start, end))
 
 
+def test_python_reads_many_partitions_by_as_many_tasks_as_there_are_cores(
+    spark: SparkSession, hub: tailrace.Hub
+) -> None:
+    topic = hub.create_topic("orders", bytes, partitions=24)
+    topic.push_many(numbers(240))
+    spark.conf.set(SWITCH, "false")
+    try:
+        cores = spark.sparkContext.defaultParallelism
+        for schema in (None, "id int"):
+            frame = tailrace.spark.read(spark, topic, value_schema=schema)
+            assert frame.rdd.getNumPartitions() == min(cores, 24)
+            assert frame.count() == 240
+        more = tailrace.spark.read(spark, topic, options={"minPartitions": 24})
+        assert more.rdd.getNumPartitions() == 24
+    finally:
+        spark.conf.unset(SWITCH)
+
+
 def test_an_empty_topic_gives_no_rows(spark: SparkSession, hub: tailrace.Hub, reader: str) -> None:
     hub.create_topic("orders", bytes, partitions=2)
     assert tailrace.spark.read(spark, "orders", hub=hub).collect() == []

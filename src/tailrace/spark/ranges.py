@@ -9,9 +9,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from tailrace.backend.capabilities import Extent, HasSegments
+from tailrace.log.index import ENTRY
 from tailrace.message import Partition
 from tailrace.spark.admission import Lag
 
@@ -26,6 +28,12 @@ class ReadRange(NamedTuple):
     start: int
     end: int
     extents: tuple[Extent, ...]
+
+    @property
+    def bytes(self) -> int:
+        """The size of the stored batches that hold the range."""
+        entries = (np.frombuffer(extent.entries, ENTRY) for extent in self.extents)
+        return sum(int(each["bytes"].sum()) for each in entries)
 
 
 class SegmentSpan(NamedTuple):
@@ -88,6 +96,27 @@ def split_spans(spans: Sequence[SegmentSpan], parts: int) -> list[tuple[int, int
         seen += size
     bounds.append(spans[-1].end)
     return [(one, other) for one, other in pairwise(bounds) if one < other]
+
+
+def join_ranges(ranges: Sequence[ReadRange], tasks: int) -> list[list[ReadRange]]:
+    """Return `tasks` lists of neighbouring ranges, of about the same size in bytes.
+
+    If there are fewer ranges than tasks, each is a list of its own.
+    """
+    lists: list[list[ReadRange]] = []
+    rest = sum(each.bytes for each in ranges)
+    held = share = 0
+    for number, each in enumerate(ranges):
+        more = tasks - len(lists)
+        fits = held + each.bytes // 2 <= share and len(ranges) - number > more
+        if lists and (more == 0 or fits):
+            lists[-1].append(each)
+            held += each.bytes
+        else:
+            lists.append([each])
+            share, held = rest // more, each.bytes
+        rest -= each.bytes
+    return lists
 
 
 def read_range(wanted: ReadRange) -> Iterator[pa.RecordBatch]:

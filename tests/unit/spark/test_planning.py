@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -11,12 +12,13 @@ from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 
 from tailrace.errors import InvalidValue
+from tailrace.log.index import ENTRY
 from tailrace.log.record import Record
 from tailrace.log.schema import from_records
 from tailrace.message import Partition
 from tailrace.spark.admission import divide_evenly
 from tailrace.spark.columns import ToSpark, check_write, spark_schema, to_append
-from tailrace.spark.ranges import SegmentSpan, split_spans
+from tailrace.spark.ranges import ReadRange, SegmentSpan, join_ranges, split_spans
 
 LAGS = st.lists(st.integers(0, 1000), min_size=1, max_size=30)
 
@@ -54,6 +56,42 @@ def test_a_stream_divided_into_tasks_is_read_completely_and_nothing_twice(
     assert 1 <= len(ranges) <= parts
     assert [start for start, _ in ranges[1:]] == [end for _, end in ranges[:-1]]
     assert (ranges[0][0], ranges[-1][1]) == (spans[0].start, spans[-1].end)
+
+
+class _Bytes:
+    """An extent of one stored batch, of which only the size is asked."""
+
+    def __init__(self, size: int) -> None:
+        row = np.zeros(1, ENTRY)
+        row["bytes"] = size
+        self.entries = row.tobytes()
+
+
+def _ranges(sizes: list[int]) -> list[ReadRange]:
+    partition = Partition("orders", 0, 0)
+    extents: list[Any] = [_Bytes(size) for size in sizes]
+    return [ReadRange(partition, n, n + 1, (each,)) for n, each in enumerate(extents)]
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=30), st.integers(1, 40))
+def test_joined_ranges_are_all_read_in_order_by_the_number_of_tasks_asked_for(
+    sizes: list[int], tasks: int
+) -> None:
+    ranges = _ranges(sizes)
+    joined = join_ranges(ranges, tasks)
+    assert [each for one in joined for each in one] == ranges
+    assert len(joined) == min(tasks, len(ranges))
+    assert all(joined)
+
+
+def test_joined_ranges_have_about_the_same_bytes() -> None:
+    def joined(sizes: list[int], tasks: int) -> list[list[int]]:
+        return [[each.bytes for each in one] for one in join_ranges(_ranges(sizes), tasks)]
+
+    assert joined([50, 50, 50, 50], 2) == [[50, 50], [50, 50]]
+    assert joined([100, 10, 10, 80], 2) == [[100], [10, 10, 80]]
+    assert joined([10, 10, 80, 100], 2) == [[10, 10, 80], [100]]
+    assert joined([900, 10, 10, 10], 3) == [[900], [10, 10], [10]]
 
 
 def test_tasks_have_about_the_same_bytes() -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pyarrow as pa
 from pyspark.sql import functions
 from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.utils import is_remote
 
 from tailrace.errors import InvalidValue
 from tailrace.hub.hub import Hub
@@ -26,7 +27,7 @@ from tailrace.spark.columns import COLUMNS, ToSpark, column_field, spark_schema
 from tailrace.spark.frames.json_values import JsonValues, is_alike
 from tailrace.spark.frames.native import has_native_reader, native_frame
 from tailrace.spark.options import ReadMode, ReadOptions, read_options
-from tailrace.spark.ranges import ReadRange
+from tailrace.spark.ranges import ReadRange, join_ranges
 from tailrace.spark.tasks import freeze_loaded_objects, read_records
 from tailrace.spark.tracebacks import hide_traceback
 
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 Offsets: TypeAlias = str | Mapping[str, Mapping[str, int]]
 """``earliest``, ``latest``, or offsets by topic and partition, as JSON or as a mapping."""
+
+JOINED_BYTES_MAX: Final = 256 << 20
+"""A task reads several ranges only if they have no more bytes than this."""
 
 _VALUE: Final = "value"
 _LEFT: Final = "tailrace_left"
@@ -127,10 +131,9 @@ def _records(
         return spark.createDataFrame([], schema)
     if has_native_reader(spark):
         return native_frame(spark, ranges, schema, include_control=options.include_control)
-    make = partial(_read_columns, schema=schema, options=options)
-    return _one_row_per_range(spark, ranges).mapInArrow(
-        partial(make, plans=_packed(ranges)), schema
-    )
+    plans = _plans(spark, ranges, options)
+    task = partial(_read_columns, plans=plans, schema=schema, options=options)
+    return _one_row_per_task(spark, plans).mapInArrow(task, schema)
 
 
 def _parsed(
@@ -148,9 +151,9 @@ def _parsed(
     if not ranges:
         return spark.createDataFrame([], StructType(shown))
     made = StructType([*shown, StructField(_LEFT, BinaryType())])
-    task = partial(_read_parsed, schema=schema, value_schema=struct, options=options)
-    rows = _one_row_per_range(spark, ranges)
-    frame = rows.mapInArrow(partial(task, plans=_packed(ranges)), made)
+    plans = _plans(spark, ranges, options)
+    task = partial(_read_parsed, plans=plans, schema=schema, value_schema=struct, options=options)
+    frame = _one_row_per_task(spark, plans).mapInArrow(task, made)
     left = functions.col(_LEFT)
     value = functions.when(left.isNull(), functions.col(_VALUE)).otherwise(
         functions.from_json(_as_text(_LEFT), struct)
@@ -174,13 +177,23 @@ def _without_constraints(described: Any) -> Any:
     return free | {name: True for name in ("nullable", "containsNull") if name in free}
 
 
-def _one_row_per_range(spark: SparkSession, ranges: Sequence[ReadRange]) -> DataFrame:
-    return spark.range(0, len(ranges), 1, len(ranges))
+def _plans(
+    spark: SparkSession, ranges: Sequence[ReadRange], options: ReadOptions
+) -> tuple[bytes, ...]:
+    """Return the ranges of each task, pickled, because a task unpickles only its own.
+
+    A task costs several milliseconds. So there are no more tasks than cores, unless a task would
+    read more than `JOINED_BYTES_MAX`, or the options ask for more.
+    """
+    # A client of Spark Connect does not know the cores.
+    cores = len(ranges) if is_remote() else spark.sparkContext.defaultParallelism
+    by_size = -(-sum(each.bytes for each in ranges) // JOINED_BYTES_MAX)
+    tasks = max(cores, by_size, options.partitions_min)
+    return tuple(map(pickle.dumps, join_ranges(ranges, tasks)))
 
 
-def _packed(ranges: Sequence[ReadRange]) -> tuple[bytes, ...]:
-    """Return the ranges, each pickled, because a task unpickles only its own."""
-    return tuple(map(pickle.dumps, ranges))
+def _one_row_per_task(spark: SparkSession, plans: Sequence[bytes]) -> DataFrame:
+    return spark.range(0, len(plans), 1, len(plans))
 
 
 def _read_columns(
@@ -189,7 +202,7 @@ def _read_columns(
     schema: StructType,
     options: ReadOptions,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of the ranges whose numbers a task is given."""
+    """Yield the records of the ranges of the tasks whose numbers are given."""
     with hide_traceback():
         for wanted in _own_ranges(batches, plans):
             records = read_records(wanted, hub=options.hub, control=options.include_control)
@@ -218,5 +231,5 @@ def _own_ranges(batches: Iterator[pa.RecordBatch], plans: Sequence[bytes]) -> It
     freeze_loaded_objects()
     for batch in batches:
         for number in batch.column(0).to_numpy():
-            wanted: ReadRange = pickle.loads(plans[number])
-            yield wanted
+            ranges: list[ReadRange] = pickle.loads(plans[number])
+            yield from ranges
