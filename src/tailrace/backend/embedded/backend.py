@@ -68,7 +68,7 @@ class EmbeddedBackend:
         self.info = info
         self._parts: Parts | None = parts
         self._layout = parts.layout
-        commit_point = CommitPoint(parts)
+        commit_point = self._commit_point = CommitPoint(parts)
         self._committer = Committer(GroupWriter(parts, commit_point).execute, timeout_s)
         self.log = EmbeddedLog(parts.layout, self._database, lambda: self._opened().segments)
         self.table = EmbeddedTable(self._database)
@@ -214,6 +214,7 @@ class EmbeddedBackend:
             parts, self._parts = self._parts, None
             if parts is not None:
                 self._holds.close()
+                self._commit_point.close()
                 parts.segments.clear()
                 parts.database.close()
                 parts.wake.close()

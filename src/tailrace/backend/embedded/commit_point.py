@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import apsw
 
@@ -18,6 +19,7 @@ from tailrace.backend.embedded.identity import HubIdentity
 from tailrace.backend.embedded.layout import Layout, disk_full, is_full
 from tailrace.backend.embedded.locks import Locks
 from tailrace.backend.embedded.segments import Segments
+from tailrace.backend.embedded.sync_threads import SyncThreads
 from tailrace.backend.embedded.wake import WakeFile
 from tailrace.backend.forking import NO_FORK
 from tailrace.clock import Clock
@@ -50,6 +52,7 @@ class CommitPoint:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._threads = SyncThreads()
         self._stopped_by: Exception | None = None
 
     def check_not_stopped(self) -> None:
@@ -61,16 +64,23 @@ class CommitPoint:
             )
 
     def sync(self, syncs: Iterable[Callable[[], None]]) -> None:
-        """Execute all syncs; after one that fails, this process no longer writes."""
+        """Execute all syncs, several at once; after one that fails, this process no longer
+        writes."""
+        self._threads.run(partial(self._sync, sync) for sync in syncs)
+
+    def _sync(self, sync: Callable[[], None]) -> None:
         try:
-            for sync in syncs:
-                sync()
+            sync()
         except OSError as error:
             # The kernel may have dropped the pages it could not write, and reports that only once.
             # A second sync that succeeds would prove nothing, so this process acknowledges
             # nothing more.
             self._stopped_by = error
             raise
+
+    def close(self) -> None:
+        """End the threads of syncs. Nothing is committed after this."""
+        self._threads.close()
 
     def change(
         self,
