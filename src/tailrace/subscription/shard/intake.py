@@ -116,15 +116,16 @@ class Intake:
         """True if all partitions that it follows are finished."""
         return all(self.finished(parent) for parent in self._follows[partition])
 
-    def revoke(self, taken: Container[tuple[Partition, int]], most: int) -> set[Partition]:
+    def revoke(self, taken: Mapping[Partition, set[int]], most: int) -> set[Partition]:
         """Forget permits of *followers*, so that `most` are left: of messages that are neither
         acknowledged nor suspect nor `taken`, because their turn has come. Those that are furthest
         behind are forgotten. Returns the partitions whose permits have to be stored again."""
         followers = [
             (offset, partition)
             for partition, stream in self._streams.items()
-            for offset in self._unresolved(partition, stream.permitted - stream.suspects)
-            if (partition, offset) not in taken
+            for offset in self._ledgers.unresolved(
+                partition, stream.permitted - stream.suspects - taken.get(partition, frozenset())
+            )
         ]
         followers.sort()
         revoked: dict[Partition, set[int]] = {}
@@ -139,7 +140,9 @@ class Intake:
         """Return the permits to store with new ones. Those that are acknowledged, if only by the
         commit that starts, are left out."""
         return {
-            partition: self._unresolved(partition, {*self._streams[partition].permitted, *offsets})
+            partition: self._ledgers.unresolved(
+                partition, self._streams[partition].permitted.union(offsets)
+            )
             for partition, offsets in new.items()
         }
 
@@ -147,7 +150,7 @@ class Intake:
         """Return the permits to store at an orderly end: only what was suspect and was not called
         stays so. `new` are the partitions that the commit would have stored permits of."""
         return {
-            partition: self._unresolved(partition, stream.suspects)
+            partition: self._ledgers.unresolved(partition, stream.suspects)
             for partition, stream in self._streams.items()
             if stream.permitted or partition in new
         }
@@ -156,9 +159,6 @@ class Intake:
         """Record the permits that a commit stored."""
         for partition, offsets in permits.items():
             self._streams[partition].permitted = frozenset(offsets)
-
-    def _unresolved(self, partition: Partition, offsets: Iterable[int]) -> set[int]:
-        return {each for each in offsets if not self._ledgers.resolves(partition, each)}
 
     def next_read(self) -> MainStream | None:
         """Return an open partition that may have more records; None if there is none.

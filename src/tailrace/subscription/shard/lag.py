@@ -6,7 +6,7 @@ its decisions. Nothing is stored for it, so nothing can disagree with the queues
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -142,14 +142,15 @@ class KeyLag:
         """Return the partition and the offset of a message."""
         return self._ids[turn.queue].place(turn.id)
 
-    def places(self, turn: Turn, followers: int) -> list[tuple[Partition, int]]:
-        """Return the places of a message and of some that follow it in its lane; or those of the
+    def offsets(self, turn: Turn, followers: int) -> Iterator[tuple[Partition, Sequence[int]]]:
+        """Yield the offsets of a message and of some that follow it in its lane; or those of the
         messages of a slice."""
         if turn.slice is not None:
-            partition = turn.slice.batch.partition
-            return [(partition, offset) for offset in turn.slice.offsets]
-        ids = [turn.id, *self.lanes[turn.queue].followers(turn.lane, followers)]
-        return [self._ids[turn.queue].place(id) for id in ids]
+            yield turn.slice.batch.partition, turn.slice.offsets
+            return
+        for id in (turn.id, *self.lanes[turn.queue].followers(turn.lane, followers)):
+            partition, offset = self._ids[turn.queue].place(id)
+            yield partition, (offset,)
 
     def moves(self, turn: Turn, target: Queue) -> None:
         """Record the decision to move a message: its key lags in the other queue from now on.

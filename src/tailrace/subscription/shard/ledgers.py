@@ -54,9 +54,14 @@ class Ledgers:
             for first, after in ranges:
                 progress.ack(first, after)
 
-    def resolves(self, partition: Partition, offset: int) -> bool:
-        """True if an offset is acknowledged by the ledger or by the commit that is under way."""
-        return self._staged[partition].acked(offset)
+    def unresolved(self, partition: Partition, offsets: Iterable[int]) -> set[int]:
+        """Return those offsets that are acknowledged neither by the ledger nor by the commit that
+        is under way."""
+        progress = self._staged[partition]
+        mark = progress.mark
+        if progress.highest < mark:  # Nothing above the mark, as usual: no search for each offset.
+            return {offset for offset in offsets if offset >= mark}
+        return {offset for offset in offsets if not progress.acked(offset)}
 
     def unacknowledged(self, batch: FetchedBatch) -> Iterator[int]:
         """Yield the rows of a batch whose records are not acknowledged."""

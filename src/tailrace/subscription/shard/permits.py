@@ -15,7 +15,8 @@ each of its messages below the bound would be suspect.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import accumulate, pairwise
+from itertools import accumulate
+from operator import sub
 from typing import Final
 
 import msgspec
@@ -39,8 +40,8 @@ def permits_key(subscription: str, partition: Partition) -> TableKey:
 
 def encode_permits(offsets: Iterable[int]) -> bytes | None:
     """Return the value to store; None, which removes the entry, if there are none."""
-    steps = [after - before for before, after in pairwise((0, *sorted(offsets)))]
-    return _encode(steps) if steps else None
+    ordered = sorted(offsets)
+    return _encode([*map(sub, ordered, (0, *ordered))]) if ordered else None
 
 
 def decode_permits(value: bytes | None) -> frozenset[int]:

@@ -38,8 +38,10 @@ class BatchSlice(NamedTuple):
     @property
     def offsets(self) -> list[int]:
         """The offsets of the messages."""
-        offsets = self.batch.offsets
-        return [offsets[row] for row in self.rows]
+        offsets, rows = self.batch.offsets, self.rows
+        if rows[-1] - rows[0] == len(rows) - 1:
+            return offsets[rows[0] : rows[-1] + 1]
+        return [offsets[row] for row in rows]
 
     @property
     def keys(self) -> Iterator[bytes | None]:

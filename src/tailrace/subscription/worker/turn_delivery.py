@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import Any, Final
 
 from tailrace.delivery.delivery import Delivery, record_of
@@ -38,7 +39,7 @@ def slice_deliveries(turn: Turn) -> tuple[Delivery[Any], ...]:
     assert turn.slice is not None
     batch, rows = turn.slice
     batch.resolver = _BY_OUTCOME
-    return tuple(Delivery(batch, row, turn.attempt) for row in rows)
+    return tuple(map(Delivery, repeat(batch), rows, repeat(turn.attempt)))
 
 
 class _ResolvedByOutcome:

@@ -23,13 +23,19 @@ def test_what_is_staged_is_not_acknowledged_before_it_is_saved() -> None:
     acks = {WHERE: [(0, 1), (5, 6)]}
     entries = ledgers.stage(acks)
     assert not ledgers.stored[WHERE].acked(0)
-    assert ledgers.resolves(WHERE, 0)
-    assert not ledgers.resolves(WHERE, 1)
+    assert ledgers.unresolved(WHERE, range(8)) == {1, 2, 3, 4, 6, 7}
     backend.commit(Transaction(table=entries))
     ledgers.saved(acks)
     stored = Progress.load(backend.table, "crm", WHERE)
     for offset in range(7):
         assert ledgers.stored[WHERE].acked(offset) == stored.acked(offset) == (offset in (0, 5))
+
+
+def test_offsets_above_the_mark_are_unresolved_if_none_is_acknowledged_there() -> None:
+    ledgers = Ledgers({WHERE: Progress("crm", WHERE)})
+    assert ledgers.unresolved(WHERE, (0, 1)) == {0, 1}
+    ledgers.stage({WHERE: [(0, 5)]})
+    assert ledgers.unresolved(WHERE, (0, 4, 5, 9)) == {5, 9}
 
 
 def test_a_commit_that_failed_is_repeated_with_what_came_after() -> None:

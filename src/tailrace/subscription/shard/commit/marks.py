@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tailrace.message import Partition
 from tailrace.subscription.shard.attempt_book import AttemptBook
 from tailrace.subscription.shard.calls import Calls
 from tailrace.subscription.shard.commit.commit import ShardCommit
@@ -38,13 +39,16 @@ def mark_calls(
     permitted = [turn for turn in calls.permitted if turn.queue is Queue.MQ]
     under_way = [turn for turn in calls.under_way if turn.queue is Queue.MQ]
     room = max(0, ahead - len(marked) - len(permitted))
-    taken = {each for turn in (*under_way, *permitted, *marked) for each in lag.places(turn, 0)}
+    taken: dict[Partition, set[int]] = {}
+    for turn in (*under_way, *permitted, *marked):
+        for partition, offsets in lag.offsets(turn, 0):
+            taken.setdefault(partition, set()).update(offsets)
     revoked = intake.revoke(taken, room)
     followers = (room - intake.permitted_followers) // max(1, len(marked))
     ready.permits = {partition: [] for partition in (*ready.permits, *revoked)}
     for turn in marked:
-        for partition, offset in lag.places(turn, followers):
-            ready.permits.setdefault(partition, []).append(offset)
+        for partition, offsets in lag.offsets(turn, followers):
+            ready.permits.setdefault(partition, []).extend(offsets)
     ready.permitted = intake.permits(ready.permits)
 
 
