@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from tailrace.settings import HubSettings
     from tailrace.subscription.store.describe import SubscriptionInfo
     from tailrace.subscription.store.group_state import GroupStates
-    from tailrace.subscription.store.key_state import KeyState, KeyStatus
+    from tailrace.subscription.store.key_state import AttemptFailure, KeyState, KeyStatus
     from tailrace.subscription.store.message_state import MessagePlace
     from tailrace.subscription.store.requests.making import MadeRequest
     from tailrace.subscription.worker.worker import Worker, WorkerStats
@@ -96,6 +96,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "App",
+    "AttemptFailure",
     "BackendUnavailable",
     "Busy",
     "ConfigError",
@@ -209,7 +210,7 @@ _HOMES: Final = {
     "tailrace.topic.envelope": ("Envelope",),
     "tailrace.subscription.store.describe": ("SubscriptionInfo",),
     "tailrace.subscription.store.group_state": ("GroupStates",),
-    "tailrace.subscription.store.key_state": ("KeyState", "KeyStatus"),
+    "tailrace.subscription.store.key_state": ("AttemptFailure", "KeyState", "KeyStatus"),
     "tailrace.subscription.store.message_state": ("MessagePlace",),
     "tailrace.subscription.store.requests.making": ("MadeRequest",),
     "tailrace.subscription.worker.worker": ("Worker", "WorkerStats"),

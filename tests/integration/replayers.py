@@ -10,6 +10,7 @@ from typing import Any
 
 import tailrace
 from tailrace import Delivery, Envelope, Queue, Topic
+from tests.support.counts import count
 from tests.support.handler_log import HandlerLog
 from tests.support.processes import Report
 
@@ -22,7 +23,10 @@ REPLAY = "again"
 
 HOUR_MS = 3_600_000
 KEYS = 24
-LIVE_BATCH = 50
+SKEWED_BATCH = 50
+LIVE_RATE = count("queue_replay_live_rate", test=2_000, soak=10_000)
+"""The number of messages a second that are pushed during the replay."""
+LIVE_BATCH_MAX = 1_000
 
 
 def make_hub(path: Path) -> None:
@@ -36,26 +40,32 @@ def make_hub(path: Path) -> None:
 def push_skewed(queue: Queue[int], first: int, after: int, noon_ms: int) -> None:
     """Push these numbers of two producers in turn, the clock of one an hour behind. Both push to
     every shard. Number n is of the millisecond n after noon, or after eleven."""
-    for number in range(first, after, LIVE_BATCH):
+    for number in range(first, after, SKEWED_BATCH):
         for name, skew_ms in (("ahead", 0), ("behind", HOUR_MS)):
             queue.push_many(
                 [
                     Envelope(each, key=f"{name}{each % KEYS}", timestamp=noon_ms - skew_ms + each)
-                    for each in range(number, min(after, number + LIVE_BATCH))
+                    for each in range(number, min(after, number + SKEWED_BATCH))
                 ]
             )
 
 
 def keep_pushing(report: Report, hub_path: Path) -> None:
-    """Push to the live queue until SIGTERM, and report the number of messages."""
+    """Push to the live queue, `LIVE_RATE` messages a second, until SIGTERM. Report the number of
+    messages, and the seconds that it took."""
     over = _until_terminated()
     with tailrace.open(hub_path, sync="none") as hub:
         queue, number = hub.queue(QUEUE, int), 0
         report("started")
+        start = time.monotonic()
         while not over.wait(0.01):
-            queue.push_many([(f"live{each % KEYS}", each) for each in _next(number)])
-            number += LIVE_BATCH
-    report(number)
+            due = int((time.monotonic() - start) * LIVE_RATE)
+            numbers = range(number, min(due, number + LIVE_BATCH_MAX))
+            if numbers:
+                queue.push_many([(f"live{each % KEYS}", each) for each in numbers])
+                number = numbers.stop
+        took_s = time.monotonic() - start
+    report((number, took_s))
 
 
 def keep_consuming(report: Report, hub_path: Path) -> None:
@@ -101,10 +111,6 @@ def copy_replay(report: Report, hub_path: Path, log_path: Path) -> None:
     ):
         report("started")
         replay.wait()
-
-
-def _next(number: int) -> range:
-    return range(number, number + LIVE_BATCH)
 
 
 def _until_terminated() -> threading.Event:

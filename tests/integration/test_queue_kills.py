@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 import tailrace
-from tailrace import Delivery, Queue, Reject
+from tailrace import Delivery, Queue
 from tests.integration.queue_consumers import (
     KEYS,
     NAME,
     OUTPUT,
+    QUICKLY,
     await_consumed,
     consume,
     consumers,
@@ -37,6 +38,8 @@ pytestmark = pytest.mark.part("queues")
 KILLS = count("queue_kills", test=4, soak=30)
 INSTANTS = count("queue_push_kills", test=6, soak=200)
 BACKLOG = count("queue_backlog", test=6_000, soak=500_000)
+MOST_CONSUMERS = count("queue_consumers", test=6, soak=12)
+STANDING_BY = 2
 POISONED = count("queue_poisoned", test=3_000, soak=100_000)
 SEED = 15
 
@@ -132,21 +135,30 @@ def test_consumers_come_and_go_during_a_backlog(
     tmp_path: Path, record_evidence: RecordEvidence
 ) -> None:
     """From two to more than the shards, who stand by, and back to one."""
-    make_queue(tmp_path / "hub", shards=4)
+    shards = MOST_CONSUMERS - STANDING_BY
+    make_queue(tmp_path / "hub", shards=shards)
     options: dict[str, Any] = {"guarantee": "exactly-once", "concurrency": 4}
     with tailrace.open(tmp_path / "hub") as hub:
         queue = hub.queue(NAME, int)
         fill(queue, 0, BACKLOG // 2)
         with consumers(1, tmp_path / "hub", copy, **options):
-            with consumers(5, tmp_path / "hub", copy, **options):
-                until(lambda: queue.stats().standby == 2, within_s=120)
-                balanced = queue.rebalance(timeout="60s")
-                assert sorted(map(len, balanced.shards.values())) == [0, 0, 1, 1, 1, 1]
-                fill(queue, BACKLOG // 2, BACKLOG)
+            with consumers(1, tmp_path / "hub", copy, **options):
+                until(lambda: queue.stats().consumers == 2, within_s=120)
+                with consumers(MOST_CONSUMERS - 2, tmp_path / "hub", copy, **options):
+                    until(lambda: queue.stats().standby == STANDING_BY, within_s=120)
+                    balanced = queue.rebalance(timeout="60s")
+                    assert Counter(map(len, balanced.shards.values())) == {
+                        0: STANDING_BY,
+                        1: shards,
+                    }
+                    fill(queue, BACKLOG // 2, BACKLOG)
             until(lambda: queue.stats().consumers == 1, within_s=120)
             stats = await_consumed(queue)
         verdict, final = judge(topic_outputs(hub), BACKLOG), queue.stats()
-    what = "messages while consumers grow from 1 to 6 on 4 shards and shrink to 1"
+    what = (
+        f"messages while consumers grow from 2 to {MOST_CONSUMERS} on {shards} shards"
+        " and shrink to 1"
+    )
     record_evidence("queues", what, BACKLOG, [], verdict.violations)
     assert verdict == ([], [], [])
     assert (stats.total.acked, final.conserved) == (BACKLOG, True)
@@ -222,9 +234,9 @@ def test_a_pause_with_work_in_flight_survives_a_restart_of_everything(tmp_path: 
         assert queue.stats().conserved
 
 
-def reject_poison(delivery: Delivery[int]) -> None:
+def fail_on_poison(delivery: Delivery[int]) -> None:
     if delivery.value % 1000 == 999:
-        raise Reject("poison")
+        raise ValueError("poison")
     delivery.tx.push(OUTPUT, delivery.value, key=delivery.key)
 
 
@@ -236,8 +248,8 @@ def test_a_poison_message_per_thousand_is_a_dead_letter_with_its_key_behind_it(
     with tailrace.open(tmp_path / "hub") as hub:
         queue = hub.queue(NAME, int)
         fill_with_keys(queue, POISONED)
-        start = partial(Child, consume, tmp_path / "hub", reject_poison, guarantee="exactly-once")
-        with consumers(2, tmp_path / "hub", reject_poison, guarantee="exactly-once") as children:
+        start = partial(Child, consume, tmp_path / "hub", fail_on_poison, guarantee="exactly-once")
+        with consumers(2, tmp_path / "hub", fail_on_poison, guarantee="exactly-once") as children:
             kill_at_random(children, 2, SEED, start)
             total = await_consumed(queue).total
         outputs, final = [number for _, number in topic_outputs(hub)], queue.stats()
@@ -252,7 +264,9 @@ def test_a_poison_message_per_thousand_is_a_dead_letter_with_its_key_behind_it(
     record_evidence("queues", "messages with a poison per thousand", POISONED, [SEED], wrong)
     assert sorted(outputs) == sorted(set(range(POISONED)) - poison)
     assert (total.dead, total.acked) == (len(poison), POISONED - len(poison))
-    assert {letter.attempts for letter in letters} == {1}
+    assert {letter.attempts for letter in letters} == {QUICKLY.attempts}
+    assert {len(letter.failures) for letter in letters} == {QUICKLY.attempts}
+    assert all("in fail_on_poison" in letter.traceback for letter in letters)
     assert final.conserved
     assert discarded.total.discarded == len(poison)
     assert discarded.conserved

@@ -62,7 +62,7 @@ def test_a_replay_killed_and_resumed_has_each_message_of_the_range_once(
         new = NewReplay(start_ms, end_ms, with_handler, "ada@host", REPLAY)
         create_replay(hub.backend, QUEUE, new, noon_ms)
         kill_in_turns(queue, path, log, with_handler)
-        pushed = finish(queue, live)
+        pushed, took_s = finish(queue, live)
         range_of_times = wanted(MESSAGES // 4, MESSAGES, "behind")
         range_of_times |= wanted(0, MESSAGES * 3 // 4, "ahead")
         everything = wanted(0, MESSAGES, "behind") | wanted(0, MESSAGES, "ahead")
@@ -77,7 +77,8 @@ def test_a_replay_killed_and_resumed_has_each_message_of_the_range_once(
         conserved = queue.stats().conserved
     wrong = sum(found[each] != expected[each] for each in found) + (conserved is not True)
     kind = "with a handler" if with_handler else "pushed again"
-    record_evidence("queues", f"replay under kill -9, {kind}", KILLS, [], wrong)
+    what = f"replay under kill -9, {kind}, while {pushed / took_s:,.0f} messages/s are pushed"
+    record_evidence("queues", what, KILLS, [], wrong)
     assert found == expected
     assert conserved
     if with_handler:
@@ -111,16 +112,17 @@ def start(work: Callable[[Report, Path], None], path: Path) -> Child:
     return child
 
 
-def finish(queue: Queue[int], live: list[Child]) -> int:
-    """End the live traffic once everything is consumed, and return the number of messages."""
+def finish(queue: Queue[int], live: list[Child]) -> tuple[int, float]:
+    """End the live traffic once everything is consumed. Return the number of messages, and the
+    seconds that pushing took."""
     consumer, producer = live
     os.kill(producer.pid, signal.SIGTERM)
-    (pushed,) = producer.rest()
+    ((pushed, took_s),) = producer.rest()
     until(lambda: queue.stats().total.acked == queue.stats().total.inserted, within_s=600.0)
     os.kill(consumer.pid, signal.SIGTERM)
     list(consumer.rest())
     assert consumer.exit_code == producer.exit_code == 0
-    return int(pushed)
+    return pushed, took_s
 
 
 def wanted(first: int, after: int, name: str) -> ByKey:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from enum import Enum
 
 from tailrace.duration import parse_duration
-from tailrace.error_text import describe_error
+from tailrace.error_text import describe_error, describe_trace
 
 
 class Reject(Exception):
@@ -50,13 +50,22 @@ class OutcomeKind(Enum):
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
     """The outcome of one call. `error` is for people. `delay` replaces the delay of the retry
-    policy, if the handler asked for one. `raised` is the error itself, unless the handler raised it
-    to decide about the message."""
+    policy, if the handler asked for one. `raised` is the error itself, if one was raised."""
 
     kind: OutcomeKind
     error: str = ""
     delay: timedelta | None = None
     raised: BaseException | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def decided(self) -> bool:
+        """True if the handler raised an error to decide about the message."""
+        return isinstance(self.raised, Reject | RetryLater)
+
+    @property
+    def trace(self) -> str:
+        """The traceback of the error, for people; empty if none was raised."""
+        return "" if self.raised is None else describe_trace(self.raised)
 
 
 SUCCESS = CallOutcome(OutcomeKind.SUCCESS)
@@ -70,7 +79,7 @@ def outcome_of(error: BaseException | None) -> CallOutcome:
         return SUCCESS
     text = describe_error(error)
     if isinstance(error, Reject):
-        return CallOutcome(OutcomeKind.REJECT, text)
+        return CallOutcome(OutcomeKind.REJECT, text, raised=error)
     if isinstance(error, RetryLater):
-        return CallOutcome(OutcomeKind.RETRY, text, error.delay)
+        return CallOutcome(OutcomeKind.RETRY, text, error.delay, error)
     return CallOutcome(OutcomeKind.RETRY, text, raised=error)

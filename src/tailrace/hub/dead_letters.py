@@ -26,7 +26,7 @@ from tailrace.subscription.shard.queues import Queue
 from tailrace.subscription.shard.requests.request import RequestAction
 from tailrace.subscription.store.backlog import count_unacknowledged
 from tailrace.subscription.store.definition import StoredSubscription
-from tailrace.subscription.store.key_state import head_message
+from tailrace.subscription.store.key_state import AttemptFailure, head_message, read_trace
 from tailrace.subscription.store.lifecycle import read_subscription
 from tailrace.subscription.store.names import dead_letter_queue
 from tailrace.subscription.store.queue_scan import QueuedMessage, key_bytes, queued_record
@@ -50,6 +50,8 @@ class SubscriptionLetter:
     `id` is its position in the DLQ. `message` is the message as it was pushed, with its position in
     the topic. `attempts` are those that failed, 0 for one that follows another of its key; `error`
     is the last error, and `failed` the time of the first. It is a dead letter since `since`.
+    `failures` are its last 10 failed attempts, in order, and `traceback` is that of the last
+    attempt that raised an error: empty if none did, as after a timeout.
     """
 
     id: str
@@ -58,6 +60,8 @@ class SubscriptionLetter:
     attempts: int
     failed: datetime | None
     since: datetime
+    failures: tuple[AttemptFailure, ...]
+    traceback: str
 
     @property
     def key(self) -> str | None:
@@ -197,7 +201,14 @@ class DeadLetters(Unpicklable):
             payload.decode_message,
         )
         return SubscriptionLetter(
-            head.position, message, head.error, head.attempts, head.failed, head.queued
+            head.position,
+            message,
+            head.error,
+            head.attempts,
+            head.failed,
+            head.queued,
+            head.failures,
+            read_trace(self._backend, self._subscription, origin),
         )
 
 

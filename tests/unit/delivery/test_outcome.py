@@ -33,6 +33,19 @@ def test_an_error_is_classified(error: Exception | None, expected: CallOutcome) 
     assert outcome_of(error) == expected
 
 
+def test_an_outcome_has_the_traceback_of_its_error_and_tells_decisions_from_errors() -> None:
+    try:
+        raise ValueError("no stock")
+    except ValueError as raised:
+        outcome = outcome_of(raised)
+    assert outcome.trace.splitlines()[0] == "Traceback (most recent call last):"
+    assert outcome.trace.splitlines()[-1] == "ValueError: no stock"
+    assert not outcome.decided
+    assert outcome_of(Reject("negative")).decided
+    assert outcome_of(RetryLater("30s")).decided
+    assert outcome_of(None).trace == ""
+
+
 @pytest.mark.parametrize("error", [Reject("negative"), RetryLater("30s", "closed")])
 def test_the_errors_of_a_handler_can_be_pickled_and_copied(error: Exception) -> None:
     for other in (pickle.loads(pickle.dumps(error)), copy.copy(error)):

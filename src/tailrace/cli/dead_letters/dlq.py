@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -143,6 +144,7 @@ def _letter_text(letter: DeadLetterView) -> str:
         ("consumer", letter.consumer),
         ("error", letter.error),
         *([] if letter.attempts is None else [("attempts", letter.attempts)]),
+        *_failures(letter),
         ("record", letter.origin),
         ("time", format_time(letter.time)),
         (_key_title(letter), letter.namespace),
@@ -150,7 +152,15 @@ def _letter_text(letter: DeadLetterView) -> str:
         *((f"header {name}", value) for name, value in letter.headers.items()),
         ("value", bytes(letter.value).decode() if letter.form == "json" else letter.value),
     ]
-    return facts(pairs)
+    trace = f"\n\n{letter.traceback.rstrip()}" if letter.traceback else ""
+    return facts(pairs) + trace
+
+
+def _failures(letter: DeadLetterView) -> Iterator[tuple[str, str]]:
+    """Yield the number of each failed attempt that is known, and its time and error."""
+    first = (letter.attempts or 0) - len(letter.failures) + 1
+    for number, each in enumerate(letter.failures, first):
+        yield f"attempt {number}", f"{format_time(each.at)} {each.error}"
 
 
 _key = click.option("--key", "keys", multiple=True, help="Letters of this key. Repeatable.")

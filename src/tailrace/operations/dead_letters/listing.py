@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from typing import Any, Final
@@ -23,8 +23,9 @@ from tailrace.operations.dead_letters.mailboxes import (
 from tailrace.operations.pipeline.lookup import dead_letter_topic
 from tailrace.operations.topic.message_view import Form, shown_value, text_of
 from tailrace.pipeline.catalog import RegisteredPipeline
-from tailrace.subscription.shard.attempts import Attempts
+from tailrace.subscription.shard.attempts import Attempts, Origin
 from tailrace.subscription.shard.moved_record import RESET
+from tailrace.subscription.store.key_state import AttemptFailure, attempt_failures, read_trace
 from tailrace.subscription.store.requests.letters import read_failed_attempts
 
 _NUMBERS: Final = re.compile(r"\d+")
@@ -39,7 +40,8 @@ class DeadLetterView:
     process the record, or the pipeline whose reader could not read it. `namespace` is the key of
     the record, which is the namespace in a commit log. `form` is the form of `value`: a document,
     text or base64. `attempts` counts the failed attempts of a subscription, 0 for a letter that is
-    behind another one of its key; None for other consumers.
+    behind another one of its key; None for other consumers. `failures` are the last 10 of them, and
+    `traceback` is that of the last one that raised an error.
     """
 
     position: str
@@ -54,6 +56,8 @@ class DeadLetterView:
     form: Form
     value: Any
     attempts: int | None = None
+    failures: tuple[AttemptFailure, ...] = ()
+    traceback: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,15 @@ def _views(
 ) -> list[DeadLetterView]:
     mailbox = open_mailbox(hub, consumer)
     attempts = _attempts(hub, mailbox)
-    return [_view(letter, attempts) for letter in choose(mailbox.letters)]
+    views = [_view(letter, attempts) for letter in choose(mailbox.letters)]
+    if not isinstance(mailbox, SubscriptionMailbox):
+        return views
+    return [_with_trace(hub, mailbox.subscription, view) for view in views]
+
+
+def _with_trace(hub: Hub, subscription: str, view: DeadLetterView) -> DeadLetterView:
+    trace = read_trace(hub.backend, subscription, Origin.parse(view.origin))
+    return replace(view, traceback=trace)
 
 
 def _attempts(
@@ -158,4 +170,5 @@ def _view(letter: DeadLetter, attempts: Mapping[str, Attempts] | None) -> DeadLe
         form=form,
         value=value,
         attempts=None if attempts is None else 0 if last is None else last.count,
+        failures=() if last is None else attempt_failures(last),
     )

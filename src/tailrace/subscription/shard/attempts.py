@@ -14,6 +14,10 @@ owner that finds it after an unclean end does not know what became of that call:
 In both cases the message is *suspect*: it is called alone next. A dead letter that was called alone
 for a request stays where it is: that redelivery has failed. An owner that lost its shard and lives,
 because its lease or the outcome of a commit was lost, was ended by no message.
+
+The table ``subscription-traces/NAME`` has an entry of the same form for each dead letter whose
+handler raised an error: the traceback of its last attempt. It is a table of its own, because an
+owner reads the attempts of all messages when it starts.
 """
 
 from __future__ import annotations
@@ -28,6 +32,12 @@ from tailrace.backend.contract import TableKey
 from tailrace.error_text import storable
 from tailrace.errors import InvalidValue
 from tailrace.message import Partition
+
+FAILURES_MAX: Final = 10
+"""The number of failed attempts of a message of which time and error are kept: the last ones."""
+
+FAILURE_CHARACTERS_MAX: Final = 200
+"""The length of their errors. That of the last error is kept beside them, with its full length."""
 
 DIED: Final = "the worker ended during the call"
 """The error of an attempt that was alone in its process when the process ended."""
@@ -64,12 +74,20 @@ class Begun(Enum):
     ALONE = "alone"
 
 
+class Failure(msgspec.Struct, frozen=True, array_like=True):
+    """A failed attempt: its end, and its error, truncated."""
+
+    at_ms: int
+    error: str
+
+
 class Attempts(msgspec.Struct, frozen=True):
     """The failed attempts of a message. The next one is due at `due_ms`; `error` is the last
-    one's. `worker` is the process that began a call alone. `request` is the request for which a
-    dead letter is being called; or, if no call is under way, the one during whose call the worker
-    ended. `delay_ms` is the delay that the handler asked for; 0 if it is that of the policy.
-    `parked` is True for a dead letter: its owner reads the entry when it is redelivered."""
+    one's, and `failures` has the last of them, in order. `worker` is the process that began a call
+    alone. `request` is the request for which a dead letter is being called; or, if no call is under
+    way, the one during whose call the worker ended. `delay_ms` is the delay that the handler asked
+    for; 0 if it is that of the policy. `parked` is True for a dead letter: its owner reads the
+    entry when it is redelivered."""
 
     count: int = 0
     due_ms: int = 0
@@ -80,6 +98,7 @@ class Attempts(msgspec.Struct, frozen=True):
     request: str = ""
     delay_ms: int = 0
     parked: bool = False
+    failures: tuple[Failure, ...] = ()
 
     def begin(self, begun: Begun, worker: str = "", request: str = "") -> Attempts:
         """Return the attempts with a call under way."""
@@ -88,7 +107,11 @@ class Attempts(msgspec.Struct, frozen=True):
     def failed(self, error: str, now_ms: int, due_ms: int = 0, delay_ms: int = 0) -> Attempts:
         """Return the attempts with one more that failed. The error may be any text."""
         since_ms, text = self.since_ms or now_ms, storable(error)
-        return Attempts(self.count + 1, due_ms, Begun.NO, text, since_ms, delay_ms=delay_ms)
+        failure = Failure(now_ms, text[:FAILURE_CHARACTERS_MAX])
+        failures = (*self.failures, failure)[-FAILURES_MAX:]
+        return Attempts(
+            self.count + 1, due_ms, Begun.NO, text, since_ms, delay_ms=delay_ms, failures=failures
+        )
 
     def park(self) -> Attempts:
         """Return the attempts of a message that becomes a dead letter, or stays one."""
@@ -146,10 +169,23 @@ def attempts_prefix(partition: Partition) -> bytes:
     return f"{partition}@".encode()
 
 
+def traces_table(subscription: str) -> str:
+    """Return the name of the table with the tracebacks of dead letters."""
+    return f"subscription-traces/{subscription}"
+
+
 def attempts_key(subscription: str, origin: Origin) -> TableKey:
     """Return the key of a message's entry."""
-    text = f"{origin.partition}@{origin.offset:0{_DIGITS}}+r{origin.reset}"
-    return TableKey(attempts_table(subscription), text.encode())
+    return TableKey(attempts_table(subscription), _key_of(origin))
+
+
+def trace_key(subscription: str, origin: Origin) -> TableKey:
+    """Return the key of the traceback of a dead letter."""
+    return TableKey(traces_table(subscription), _key_of(origin))
+
+
+def _key_of(origin: Origin) -> bytes:
+    return f"{origin.partition}@{origin.offset:0{_DIGITS}}+r{origin.reset}".encode()
 
 
 def origin_of_key(key: bytes) -> Origin:

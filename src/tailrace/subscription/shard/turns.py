@@ -133,17 +133,24 @@ class Turns:
             rejected = outcome.kind is OutcomeKind.REJECT
             again = None if rejected else NextCall(at, due_ms, asked_ms)
             self._requests.failed(turn, turn.attempts.failed(outcome.error, now_ms), again)
+            self._keep_trace(turn, outcome)
             return
         origin = turn.known_origin
         attempts = turn.attempts.failed(outcome.error, now_ms, due_ms, asked_ms)
         if outcome.kind is OutcomeKind.REJECT or self.options.used_up(attempts):
             self.move(turn, Queue.DLQ, attempts)
+            self._keep_trace(turn, outcome)
         elif turn.queue is Queue.MQ:
             self._book.wait(origin, at)
             self.move(turn, Queue.RQ, attempts)
         else:
             self.put_attempts(origin, attempts)
             self._lag.lanes[Queue.RQ].wait(turn.lane, at)
+
+    def _keep_trace(self, turn: Turn, outcome: CallOutcome) -> None:
+        """Have the traceback of a dead letter stored, if its handler has raised an error."""
+        if trace := outcome.trace:
+            self._outbox.ready.traces[turn.known_origin] = trace
 
     def postpone(self, turn: Turn, now: float, random: float) -> None:
         """Let a message that was not called after all wait where it is, without an attempt."""

@@ -20,6 +20,7 @@ from tailrace.subscription.shard.attempts import (
     Origin,
     attempts_key,
     decode_attempts,
+    trace_key,
 )
 from tailrace.subscription.shard.queues import OnDeadLetter, Queue
 from tailrace.subscription.shard.turn import NO_ATTEMPTS
@@ -60,13 +61,22 @@ class KeyStatus(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class AttemptFailure:
+    """A failed attempt: when it ended, and its error, truncated to 200 characters."""
+
+    at: datetime
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class HeadMessage:
     """The first message of a key, or another one, and its attempts.
 
     `origin` is its position in the topic, and `pushed` its timestamp there. `position` is that of
     its record in `queue`, which has it since `queued`. `attempts` are those that failed, of
     `attempts_max`; None means without end. `failed` is the time of the first failure, `error` the
-    last error, and `due` the time of the next attempt, if it is to be retried.
+    last error, and `due` the time of the next attempt, if it is to be retried. `failures` are the
+    last 10 failed attempts, in order.
     """
 
     queue: Queue
@@ -79,6 +89,7 @@ class HeadMessage:
     failed: datetime | None
     error: str
     due: datetime | None
+    failures: tuple[AttemptFailure, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +186,25 @@ def head_message(
         utc_time(attempts.since_ms) if attempts.since_ms else None,
         attempts.error or headers.get(ERROR, b"").decode(),
         utc_time(attempts.due_ms) if retried else None,
+        attempt_failures(attempts),
     )
+
+
+def attempt_failures(attempts: Attempts) -> tuple[AttemptFailure, ...]:
+    """Return the last failed attempts of a message, in order, for people."""
+    return tuple(AttemptFailure(utc_time(each.at_ms), each.error) for each in attempts.failures)
 
 
 def read_attempts(backend: Backend, name: str, origin: Origin) -> Attempts:
     """Return the stored attempts of a message."""
     value = backend.table.get(*attempts_key(name, origin))
     return NO_ATTEMPTS if value is None else decode_attempts(value)
+
+
+def read_trace(backend: Backend, name: str, origin: Origin) -> str:
+    """Return the traceback of a dead letter; empty if its handler has raised no error."""
+    value = backend.table.get(*trace_key(name, origin))
+    return "" if value is None else value.decode()
 
 
 def _head(

@@ -48,7 +48,7 @@ from tailrace.group.store.presence import members_prefix
 from tailrace.group.store.start import place_start
 from tailrace.message import Partition
 from tailrace.reserved_names import REPLAY_PREFIX
-from tailrace.subscription.shard.attempts import attempts_table
+from tailrace.subscription.shard.attempts import attempts_table, traces_table
 from tailrace.subscription.shard.commit.counts import counts_table
 from tailrace.subscription.shard.permits import permits_table
 from tailrace.subscription.shard.requests.state import states_table
@@ -294,8 +294,8 @@ def _clear_tables(backend: Backend, name: str, fence: Fence) -> None:
 
 def _tables(name: str) -> tuple[str, ...]:
     group = worker_group(name)
-    own = permits_table(name), attempts_table(name), states_table(name), counts_table(name)
-    return ledger_table(group), *own
+    calls = permits_table(name), attempts_table(name), traces_table(name)
+    return ledger_table(group), *calls, states_table(name), counts_table(name)
 
 
 def _belongings(backend: Backend, name: str) -> dict[str, bytes | None]:

@@ -10,6 +10,7 @@
     ledger/subscription:NAME                 table: the progress in each partition of MQ, RQ and DLQ
     subscription-permits/NAME                table: what may be called of each partition of MQ
     subscription-attempts/NAME               table: failed attempts
+    subscription-traces/NAME                 table: the tracebacks of dead letters
     subscription-requests/NAME               table: how far the requests of operators are
     subscription-counts/NAME                 table: how many messages of a shard had which end
     group-grant/subscription:NAME/0.3        store: the worker that has shard 3 of generation 0

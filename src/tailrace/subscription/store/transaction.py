@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 from tailrace.backend.contract import Backend, Fence, TableKey, Transaction
 from tailrace.log.record import Record
 from tailrace.message import Partition, Range
-from tailrace.subscription.shard.attempts import attempts_key, encode_attempts
+from tailrace.subscription.shard.attempts import attempts_key, encode_attempts, trace_key
 from tailrace.subscription.shard.commit.commit import Move, ShardCommit
 from tailrace.subscription.shard.commit.counts import counts_key, encode_counts
 from tailrace.subscription.shard.commit.outputs import Pushed, batches_by_topic
@@ -121,6 +121,8 @@ def _table(targets: ShardTargets, commit: ShardCommit) -> dict[TableKey, bytes |
     table: dict[TableKey, bytes | None] = dict(commit.ledger)
     for origin, attempts in commit.attempts.items():
         table[attempts_key(name, origin)] = encode_attempts(attempts)
+    for origin, trace in commit.traces.items():
+        table[trace_key(name, origin)] = None if trace is None else trace.encode()
     for partition, offsets in commit.permitted.items():
         table[permits_key(name, partition)] = encode_permits(offsets)
     if commit.counts is not None:

@@ -150,7 +150,8 @@ class WorkerCalls:
 
     def _log_failure(self, call: Call, outcome: CallOutcome) -> None:
         """Log that a call failed, with the traceback of a first attempt or of a redelivery."""
-        raised, delivery = outcome.raised, call.deliveries[0]
+        delivery = call.deliveries[0]
+        raised = None if outcome.decided else outcome.raised
         traced = raised if delivery.attempt == 1 or call.turns[0].queue is Queue.DLQ else None
         more = len(call.deliveries) - 1
         again = "" if call.turns[0].early else ", each called by itself now"

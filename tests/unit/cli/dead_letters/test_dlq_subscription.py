@@ -68,18 +68,34 @@ def test_letters_are_counted_by_error(commands: ShopCommands) -> None:
 def test_a_letter_is_shown_in_full_by_its_position_in_the_topic(commands: ShopCommands) -> None:
     shown = commands.lines("dlq", NAME, "show", "orders/0.0@0")
     assert shown == [
-        "letter    tailrace.dead-letter-queue.crm/0.0@0",
-        "consumer  crm",
-        "error     Reject: negative",
-        "attempts  1",
-        "record    orders/0.0@0",
-        "time      2023-11-14 22:13:20Z",
-        "key       c7",
-        "change    insert (copy)",
-        "value     1",
+        "letter     tailrace.dead-letter-queue.crm/0.0@0",
+        "consumer   crm",
+        "error      Reject: negative",
+        "attempts   1",
+        "attempt 1  2023-11-14 22:13:20Z Reject: negative",
+        "record     orders/0.0@0",
+        "time       2023-11-14 22:13:20Z",
+        "key        c7",
+        "change     insert (copy)",
+        "value      1",
     ]
     (behind,) = commands.json("dlq", NAME, "show", "orders/0.0@1")
     assert (behind["attempts"], behind["headers"]) == (0, {})
+
+
+def test_the_traceback_of_a_handler_follows_its_letter(commands: ShopCommands) -> None:
+    with working(commands, 3):
+        commands.run("dlq", NAME, "redeliver", "--key", "c8", status=1)
+    shown = commands.lines("dlq", NAME, "show", "orders/0.0@2")
+    assert [line for line in shown if line.startswith("attempt ")][1].endswith("no stock")
+    assert shown[-1] == "RuntimeError: no stock"
+    assert shown[shown.index("") + 1] == "Traceback (most recent call last):"
+    (letter,) = commands.json("dlq", NAME, "show", "orders/0.0@2")
+    assert [each["error"] for each in letter["failures"]] == [
+        "Reject: negative",
+        "RuntimeError: no stock",
+    ]
+    assert letter["traceback"].endswith("RuntimeError: no stock\n")
 
 
 def test_a_key_is_redelivered_in_order_by_its_workers(commands: ShopCommands) -> None:

@@ -9,6 +9,8 @@ from tailrace.message import Partition
 from tailrace.subscription.shard.attempt_book import AttemptBook
 from tailrace.subscription.shard.attempts import (
     DIED,
+    FAILURE_CHARACTERS_MAX,
+    FAILURES_MAX,
     Attempts,
     Begun,
     Origin,
@@ -55,7 +57,24 @@ def test_attempts_without_content_are_removed() -> None:
 def test_a_failure_keeps_the_time_of_the_first_one() -> None:
     first = Attempts().failed("no stock", 1000, 2000)
     second = first.begin(Begun.SHARED).failed("no answer", 3000, 4000)
-    assert second == Attempts(2, 4000, Begun.NO, "no answer", 1000)
+    assert (second.count, second.due_ms, second.begun) == (2, 4000, Begun.NO)
+    assert (second.error, second.since_ms) == ("no answer", 1000)
+
+
+def test_the_last_failures_are_kept_with_their_times() -> None:
+    attempts = Attempts()
+    for number in range(1, FAILURES_MAX + 4):
+        attempts = attempts.begin(Begun.SHARED).failed(f"{number}" * 300, number)
+    assert attempts.count == FAILURES_MAX + 3
+    assert [each.at_ms for each in attempts.failures] == list(range(4, FAILURES_MAX + 4))
+    assert attempts.failures[0].error == "4" * FAILURE_CHARACTERS_MAX
+    stored = encode_attempts(attempts.park())
+    assert stored is not None
+    assert decode_attempts(stored) == attempts.park()
+
+
+def test_attempts_that_an_earlier_version_stored_have_no_failures() -> None:
+    assert decode_attempts(b'{"count":2,"error":"no stock"}').failures == ()
 
 
 def test_an_entry_without_a_delay_waits_at_most_the_longest_of_the_policy() -> None:

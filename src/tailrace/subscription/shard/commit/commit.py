@@ -82,6 +82,9 @@ class ShardCommit:
     """The requests that end with it, each with an audit line."""
     discarded: int = 0
     """The number of dead letters among `acks` that are discarded."""
+    traces: dict[Origin, str | None] = field(default_factory=dict)
+    """The tracebacks of messages that become dead letters, or stay so; None removes that of a
+    letter that is acknowledged."""
     ledger: dict[TableKey, bytes | None] = field(default_factory=dict)
     """The entries of the ledgers, made from `acks` when the commit starts."""
     permitted: dict[Partition, set[int]] = field(default_factory=dict)
@@ -142,6 +145,7 @@ class ShardCommit:
             self.requests | later.requests,
             [*self.ended, *later.ended],
             self.discarded + later.discarded,
+            self.traces | later.traces,
         )
 
 

@@ -202,6 +202,7 @@ class RequestWork:
 
     def succeeded(self, turn: Turn) -> None:
         """Record that a letter was delivered, and is acknowledged by the next commit."""
+        self._outbox.ready.traces[turn.known_origin] = None
         task = self._landed(turn)
         task.failures = 0
         self._resolve(task, turn.id)
@@ -272,6 +273,7 @@ class RequestWork:
             self._counts.discarded += 1
             self._outbox.urgent = True
             ready.attempts[origin] = NO_ATTEMPTS
+            ready.traces[origin] = None
             self._book.remove(origin)
             self._resolve(task, id)
             self._next_letter(task)
