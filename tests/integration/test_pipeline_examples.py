@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import tailrace
 from tailrace import functions as fn
 from tailrace import writers
 from tailrace.pipeline.engine.run_session import RunSession
 from tailrace.pipeline.engine.spark_driver import spark_drivers
+from tailrace.pipeline.writer import FrameWriter
 from tailrace.pipeline.writer_status import WriterStatus
 from tests.support.pipelines.recording_writer import RecordingWriter, delivered, deliveries, set_bad
 from tests.support.pipelines.writer_bench import WriterBench
@@ -160,6 +162,50 @@ def test_records_that_sql_handles_are_resumed_one_at_a_time_too(
         bench.run()
         assert deliveries(sink)[3:] == [[4], [5]]
         assert bench.mark == 6
+
+
+class SavedFrames(FrameWriter, frozen=True):
+    """Records the offsets of each save in a file, and refuses a save with offset 3."""
+
+    path: str
+
+    def check(self) -> str:
+        """Pass."""
+        return "a file"
+
+    def save(self, rows: DataFrame) -> None:
+        """Record the offsets."""
+        offsets = sorted(row["offset"] for row in rows.select("offset").collect())
+        if 3 in offsets:
+            raise ValueError(f"offset 3 is in {offsets}")
+        with open(self.path, "a") as file:
+            file.write(json.dumps(offsets) + "\n")
+
+    def saved(self) -> list[list[int]]:
+        """Return the offsets of all saves."""
+        return [json.loads(line) for line in Path(self.path).read_text().splitlines()]
+
+
+WITH_SQL = {"functions": [fn.sql("*", where="n >= 0", schema="n BIGINT")]}
+
+
+@pytest.mark.parametrize("options", [{}, WITH_SQL], ids=["", "sql"])
+def test_a_sink_of_spark_gets_each_record_once_after_one_was_parked(
+    spark: SparkSession, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    writer = SavedFrames(str(tmp_path / "saved"))
+    with tailrace.open(tmp_path / "hub") as hub:
+        drivers = spark_drivers(RunSession(lambda: spark))
+        bench = WriterBench(hub, drivers, writer, {"on_error": "park", **options})
+        bench.append("A" * 8)
+        assert bench.run().failed
+        bench.retry_one_at_a_time()
+        bench.run()
+        assert writer.saved() == [[0], [1], [2], [4], [5], [6], [7]]
+        assert [letter.data for letter in bench.dead_letters()] == [b'{"n":3}']
+        assert bench.mark == 8
+        bench.append("A" * 5)
+        assert bench.run().ledger.state.rows == 7 + 5
 
 
 def test_a_record_that_a_function_before_sql_refuses_is_parked_alone(

@@ -37,6 +37,19 @@ def subtract_offsets(offsets: Offsets, removed: Sequence[int]) -> list[Offsets]:
     return left
 
 
+def subtract_ranges(offsets: Offsets, removed: Iterable[Offsets]) -> list[Offsets]:
+    """Return the range without some other ranges, as ranges in order."""
+    left = []
+    at = offsets.start
+    for start, end in merge_ranges(removed):
+        if at < min(start, offsets.end):
+            left.append(Offsets(at, min(start, offsets.end)))
+        at = max(at, end)
+    if at < offsets.end:
+        left.append(Offsets(at, offsets.end))
+    return left
+
+
 def intersect_ranges(ranges: Sequence[Offsets], bounds: Offsets) -> list[Offsets]:
     """Return the parts of the ranges that lie within `bounds`."""
     cut = (Offsets(max(start, bounds.start), min(end, bounds.end)) for start, end in ranges)

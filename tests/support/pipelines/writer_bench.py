@@ -14,6 +14,8 @@ from tailrace.backend.contract import Transaction
 from tailrace.clock import SystemClock
 from tailrace.log.record import Record
 from tailrace.message import Message, Partition
+from tailrace.operations.pipeline.interventions import retry_one_at_a_time
+from tailrace.pipeline.catalog import register
 from tailrace.pipeline.definition.checks import writer_definition
 from tailrace.pipeline.definition.definition import PipelineDefinition
 from tailrace.pipeline.engine.driver import DriverOf
@@ -89,6 +91,13 @@ class WriterBench:
         ledger = WriterLedger(self.hub.backend, self.name, self.log.view)
         ledger.read()
         return ledger
+
+    def retry_one_at_a_time(self) -> None:
+        """Let the next run deliver one record at a time, as an operator does after a failure."""
+        definition = writer_definition("out", self.writer, pipeline="lake", **self.options)
+        pipeline = PipelineDefinition(name="lake", reader=Reader(), writers=(definition,))
+        register(self.hub.backend.store, pipeline)
+        retry_one_at_a_time(self.hub, str(self.name))
 
     def acknowledge(self, *offsets: int) -> None:
         """Acknowledge offsets in the ledger, as if they had been delivered."""

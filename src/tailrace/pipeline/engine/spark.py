@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -27,8 +28,8 @@ from tailrace.pipeline.engine.sent_records import (
     pack,
     unpack,
 )
-from tailrace.pipeline.engine.spark_frames import JobFrames, record_columns
-from tailrace.pipeline.offsets import Offsets
+from tailrace.pipeline.engine.spark_frames import CountedRows, JobFrames, record_columns
+from tailrace.pipeline.offsets import Offsets, subtract_ranges
 from tailrace.pipeline.transform.chain import Chain
 from tailrace.pipeline.transform.rows import Rows
 from tailrace.pipeline.writer import FrameWriter, RefusedRecord, Staged, Writer, WriterSession
@@ -112,17 +113,22 @@ class SparkEngine:
         return self._direct.open(plan_round, part)
 
     def one_at_a_time(self, plan_round: PlanRound, part: PendingPart) -> Iterator[CoveredRows]:
-        """Yield the records of a part, through Spark if the chain needs it."""
+        """Yield the records of a part, through Spark if the chain needs it. Each covers the dropped
+        records before it, but none that is done."""
         if not plan_round.chain.needs_spark:
             yield from self._direct.one_at_a_time(plan_round, part)
             return
-        start = covered = part.part.start
+        pending = deque(subtract_ranges(part.part.offsets, part.done))
+        start = part.part.start
         while start < part.part.end:
             left = PlanPart(part.part.partition, start, part.part.end)
             cut = PendingPart(cut_part(self._log, left), part.done)
             for rows, offset in self._rows_of_records(plan_round, cut):
-                yield CoveredRows(rows, Offsets(covered, offset + 1))
-                covered = offset + 1
+                while pending[0].end <= offset:
+                    pending.popleft()
+                first, end = pending[0]
+                yield CoveredRows(rows, Offsets(first, offset + 1))
+                pending[0] = Offsets(offset + 1, end)
             start = cut.part.end
 
     def _rows_of_records(
@@ -246,16 +252,18 @@ class SparkEngine:
 
     def _save(self, job: PlanJob, stopping: threading.Event) -> list[AttemptReport]:
         """Let Spark save all rows of a job; `BackendUnavailable` if its sink cannot be reached."""
-        writer = job.round.writer
+        writer, saved = job.round.writer, CountedRows(record_columns(self._frames(job).rows()))
         assert isinstance(writer, FrameWriter)
         try:
-            writer.save(record_columns(self._frames(job).rows()))
+            writer.save(saved.frame)
         except Exception as error:
             outage = java_outage(error)
             if outage is None:
                 raise
             raise BackendUnavailable(outage) from error
-        return [AttemptReport((task.part.offsets,)) for task in job.tasks]
+        first, *rest = (task.part.offsets for task in job.tasks)
+        # Spark counts the rows of the job.
+        return [AttemptReport((first,), rows=saved.count()), *(AttemptReport((r,)) for r in rest)]
 
 
 def _sent_records(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:

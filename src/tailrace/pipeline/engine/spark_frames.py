@@ -6,9 +6,10 @@ and the Spark SQL between them; none of them moves a row to another partition.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tailrace.pipeline.engine.executor import (
     COLUMNS,
@@ -31,6 +32,9 @@ from tailrace.pipeline.transform.sql import Sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+COUNT_S: Final = 10.0
+"""How long to wait, after a job has ended, until Spark has counted its rows."""
 
 
 class JobFrames:
@@ -81,6 +85,31 @@ class JobFrames:
             if sql is not None:
                 frame = _selected(frame, sql)
         return frame
+
+
+class CountedRows:
+    """Rows that Spark counts when it saves them, those of a task that runs twice once."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as f
+
+        self._observation: Any = Observation()
+        self.frame = frame.observe(self._observation, f.count(f.lit(1)).alias("rows"))
+        """The rows, to be saved once."""
+
+    def count(self) -> int:
+        """Return the number of rows that were saved; 0 if nothing has asked for them.
+
+        Spark knows it soon after the job has ended.
+        """
+        known = self._observation._jo.future()
+        deadline = time.monotonic() + COUNT_S
+        while not known.isCompleted():
+            if time.monotonic() > deadline:
+                return 0
+            time.sleep(0.005)
+        return int(self._observation.get["rows"])
 
 
 def record_columns(frame: DataFrame) -> DataFrame:

@@ -59,8 +59,9 @@ def read(
     """Return the messages of a topic, or of several with names separated by commas, as a frame.
 
     The frame has the messages that exist now, in every query over it. It reads the files of the
-    hub, which every executor must see under the same path; a query fails if messages were removed
-    or compacted meanwhile. Without `hub`, it is that of the `Topic`, or the one of the settings.
+    hub, which every executor must see under the same path. If messages were compacted meanwhile,
+    the native reader fails, and Python reads what is left. Without `hub`, it is that of the
+    `Topic`, or the one of the settings.
 
     `columns` are the columns to read, in this order; all but ``headers`` by default. With
     `value_schema`, a struct type of Spark or its DDL text, values are JSON objects, and the column

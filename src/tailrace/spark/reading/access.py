@@ -54,7 +54,8 @@ def read_here(wanted: ReadRange, hub: str) -> Iterator[pa.RecordBatch]:
     """Yield the records of a range, in order, on a host that may see the files of the hub or not.
 
     Looks the files up again if a compaction replaced them; the records that it dropped are left
-    out. `ConfigError` if this host cannot read the hub, `CorruptBatch` for damage.
+    out. `ConfigError` if this host cannot read the hub or the topic was deleted, `CorruptBatch`
+    for damage.
     """
     at = wanted.start
     try:
@@ -81,8 +82,18 @@ def read_replaced(wanted: ReadRange, hub: str) -> Iterator[pa.RecordBatch]:
 
 
 def _looked_up(wanted: ReadRange, hub: str, replaced: str) -> ReadRange:
-    """Return a range with the files that hold it now; `replaced` is a file that held it."""
+    """Return a range with the files that hold it now; `replaced` is a file that held it.
+
+    A compaction writes the new files of a partition beside the old ones. Each partition has a
+    directory of its own, also that of a topic which was created again under the same name.
+    """
     require_readable(hub)
+    if not all(Path(extent.log_path).parent.is_dir() for extent in wanted.extents):
+        topic = wanted.partition.topic
+        raise ConfigError(
+            f"topic {topic!r} of {hub} was deleted since the query was planned",
+            "run the query again, if there is another topic of the name by now",
+        )
     try:
         log = log_of(hub_at(hub, "ro"))
         extents = tuple(log.extents(wanted.partition, wanted.start, wanted.end))
