@@ -79,6 +79,22 @@ def test_a_forked_process_starts_threads_of_its_own(threads: SyncThreads) -> Non
     assert os.waitstatus_to_exitcode(status) == 3
 
 
+def test_a_sync_whose_thread_could_not_start_is_not_executed_again_later(
+    threads: SyncThreads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    ended: list[int] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        threads.run(partial(ended.append, number) for number in range(3))
+    assert sorted(ended) == [0, 1, 2]
+    threads.run(partial(ended.append, number) for number in range(3, 6))
+    threads.close()
+    assert sorted(ended) == [0, 1, 2, 3, 4, 5]
+
+
 def test_an_interpreter_that_ends_still_syncs_everything() -> None:
     program = (
         "import atexit\n"
