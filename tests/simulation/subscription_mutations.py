@@ -119,8 +119,8 @@ def without_the_call_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
     right = Intake.add
 
-    def add(self: Intake, streams: object, permits: object) -> None:
-        right(self, streams, {})  # type: ignore[arg-type]
+    def add(self: Intake, streams: object, permits: object, ended: object) -> None:
+        right(self, streams, {}, ())  # type: ignore[arg-type]
 
     monkeypatch.setattr(AttemptBook, "suspect", suspect)
     monkeypatch.setattr(Intake, "add", add)

@@ -17,6 +17,7 @@ from tailrace.subscription.shard.lag import KeyLag
 from tailrace.subscription.shard.machine import ShardMachine
 from tailrace.subscription.shard.queues import OnDeadLetter
 from tailrace.subscription.shard.slices import BatchSlice
+from tailrace.subscription.worker.machine import WorkerMachine
 from tailrace.testing.faults import Faults
 from tailrace.testing.simulation import Violation
 from tailrace.testing.subscriptions.worker import KillWorker
@@ -138,6 +139,7 @@ def test_a_commit_without_its_counts_is_found(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_pause_that_does_not_wait_for_calls_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ShardMachine, "_quiet", True)
+    monkeypatch.setattr(WorkerMachine, "_look_if_settled", lambda machine: None)
     with pytest.raises(Violation, match="is quiet, and"):
         run(8, pauses=True)
 

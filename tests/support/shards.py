@@ -47,7 +47,13 @@ from tailrace.subscription.store.names import (
 )
 from tailrace.subscription.store.reading import read_batch
 from tailrace.subscription.store.requests.entries import read_requests, remove_request
-from tailrace.subscription.store.takeover import read_ledgers, read_permits, read_takeover
+from tailrace.subscription.store.takeover import (
+    ended,
+    permit_workers,
+    read_ledgers,
+    read_permits,
+    read_takeover,
+)
 from tailrace.subscription.store.transaction import ShardTargets, commit_shard
 from tailrace.subscription.worker.outputs import DeliveryTransaction, OutputTopics
 from tailrace.topic.record_builder import Headers
@@ -320,10 +326,12 @@ class Owner:
         if self.machine.loaded:
             streams = self.stored.streams(self.shard)
             partitions: Iterable[Partition] = (*streams.mq, *streams.rq, *streams.dlq)
+            permits = read_permits(self.backend, NAME, streams)
             self.machine.open(
                 streams,
                 read_ledgers(self.backend, NAME, partitions),
-                read_permits(self.backend, NAME, streams),
+                permits,
+                ended(self.backend, permit_workers(permits)),
             )
 
     def _read_definition(self) -> None:

@@ -24,6 +24,7 @@ from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 import pyarrow as pa
 
 from tailrace.aio.queue import AwaitedConsumer as QueueConsumer
+from tailrace.aio.queue import AwaitedReplay as Replay
 from tailrace.aio.queue import Queue
 from tailrace.aio.subscription import DeadLetters, Subscription, Worker
 from tailrace.aio.threaded import ThreadedContext, awaited
@@ -55,6 +56,7 @@ __all__ = [
     "Producer",
     "Queue",
     "QueueConsumer",
+    "Replay",
     "Subscription",
     "Topic",
     "Worker",

@@ -175,7 +175,7 @@ class App:
         ``delivery.tx`` is stored together with the acknowledgement, or ``"at-most-once"``. With
         `effects`, a `SqlEffects`, the handler writes to a database by ``delivery.connection``,
         exactly once. With `batch` the handler takes a ``list[Delivery[Job]]`` of at most
-        `batch_size` messages, each of another key. See `subscription` for the other options.
+        `batch_size` messages, in order. See `subscription` for the other options.
 
         `InvalidName` or `InvalidValue` if a value or the handler is not valid, or if the app
         declares the name twice. The error names the handler.

@@ -93,13 +93,15 @@ class Delivery(Message[T], Generic[T]):
     @property
     def tx(self) -> Outputs:
         """The transaction of this delivery: what is pushed by it is stored together with the
-        acknowledgement, or not at all. Only with the guarantee ``"exactly-once"``."""
+        acknowledgement, or not at all. Only with the guarantee ``"exactly-once"``, and without
+        `effects`: no commit is one of the hub and of another database."""
         try:
             return self._transaction
         except AttributeError:
             raise Error(
-                "delivery.tx needs a handler that declares exactly-once",
-                'start it with guarantee="exactly-once"',
+                "delivery.tx needs a handler that declares exactly-once, without effects",
+                'start it with guarantee="exactly-once" and no effects=; to store effects in a'
+                " database and push too, push in a second handler that follows the database",
             ) from None
 
     @property

@@ -38,7 +38,7 @@ from tailrace.settings import HubSettings
 from tailrace.subscription.shard.queues import OnDeadLetter
 from tailrace.subscription.store.definition import NewSubscription
 from tailrace.subscription.store.lifecycle import create_subscription, subscription_names
-from tailrace.topic.composite import check_name, creation, first_definition
+from tailrace.topic.composite import Definition, check_name, creation, first_definition
 from tailrace.topic.consumers import consumers, unregister
 from tailrace.topic.dedup import dedup_tables
 from tailrace.topic.internal_topics import check_new_topic, check_not_queue
@@ -186,7 +186,10 @@ class Hub(Unpicklable):
         stored = find(self.backend, name)
         if stored is None:
             raise UnknownTopic(name, self.backend.name, self.topics())
-        definition = View(self.backend, name, stored).delete()
+        self._forget_topic(name, View(self.backend, name, stored).delete())
+
+    def _forget_topic(self, name: str, definition: Definition) -> None:
+        """Remove what is stored about a topic that was deleted."""
         for consumer in consumers(self.backend.store, name):
             unregister(self.backend.store, name, consumer)
         for table in (
@@ -338,9 +341,10 @@ class Hub(Unpicklable):
         Its consumers end with `UnknownQueue`, and so does this if there is none.
         """
         delete_replays(self.backend, name, self._clock.now_ms())
+        stored = find(self.backend, name)
         delete_queue(self.backend, name)
-        with contextlib.suppress(UnknownTopic):  # if the topic was deleted before
-            self.delete_topic(name)
+        if stored is not None:  # it may have been deleted before
+            self._forget_topic(name, stored.definition)
 
     def transaction(self, *, fence: Fence | None = None) -> OpenTransaction:
         """Return a transaction: pushes to any topics, committed together when its `with` block

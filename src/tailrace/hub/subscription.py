@@ -153,8 +153,9 @@ class Subscription(Unpicklable):
         `guarantee` is ``"at-least-once"``, ``"exactly-once"``, so that what the handler pushes by
         ``delivery.tx`` is stored together with the acknowledgement, or ``"at-most-once"``. With
         `effects`, a `SqlEffects`, the handler writes to a database by ``delivery.connection``, once
-        for each message. With `batch` the handler is called with a list of deliveries, at most
-        `batch_size`, each of another key; if the call fails, each of them is called by itself.
+        for each message, and has no ``delivery.tx``. With `batch` the handler is called with a list
+        of at most `batch_size` deliveries, in order; if the call fails, each of them is called by
+        itself.
 
         Raises `InvalidValue` for a handler that cannot be called with one delivery, and
         `TopicTypeMismatch` if the type does not agree with that of the topic.

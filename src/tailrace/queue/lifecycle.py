@@ -77,10 +77,14 @@ def create_queue(
     new = NewSubscription(name, retry, policy, wanted.shards, queue=True)
     try:
         create_subscription(backend, name, new, now_ms=now_ms, topic=topic)
-    except TopicExists:
-        raise _without_queue(name) from None
-    except SubscriptionExists:  # another process has created it just now
-        check_queue(backend, name, read_queue(backend, name), wanted)
+    except (TopicExists, SubscriptionExists) as error:
+        held = find_queue(backend, name)
+        if held is not None:  # another process has created it just now
+            check_queue(backend, name, held, wanted)
+        elif isinstance(error, TopicExists):
+            raise _without_queue(name) from None
+        else:
+            raise
 
 
 def check_queue(
@@ -113,9 +117,9 @@ def queue_errors(name: str) -> Iterator[None]:
 
 
 def delete_queue(backend: Backend, name: str) -> None:
-    """Delete what consumes a queue; its topic stays. Raises `UnknownQueue`."""
+    """Delete a queue and its topic in one commit. Raises `UnknownQueue`."""
     read_queue(backend, name)
-    delete_subscription(backend, name)
+    delete_subscription(backend, name, also=(name,))
 
 
 def queue_names(backend: Backend) -> list[str]:

@@ -141,7 +141,7 @@ def _shard_counts(
         expired += sum(after - first for first, after in ledgers[where].holes(start))
         if calls:
             permits = decode_permits(backend.table.get(*permits_key(subscription, where)))
-            in_flight += sum(not ledgers[where].acked(offset) for offset in permits)
+            in_flight += sum(not ledgers[where].acked(offset) for offset in permits.offsets)
     in_flight = min(in_flight, waiting)
     return MessageCounts(
         inserted=inserted,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from tailrace.backend.contract import Bounds, Log, OffsetSpan, TimeBounds
 from tailrace.errors import InvalidValue, NotRetained
 from tailrace.message import Partition
@@ -18,11 +20,12 @@ def offsets_between(view: View, start_ms: int, end_ms: int) -> dict[Partition, O
     meanwhile are above the spans. Two equal times give empty spans; `InvalidValue` if the start is
     after the end.
 
-    `NotRetained` if the oldest records of a partition were removed, and the range begins before the
-    least timestamp that is left, or no record is left. Timestamps of removed records are not
-    stored: if a removed record had a greater timestamp than one that is left, a range that holds
-    it can be found without an error. Records that compaction dropped, or that are removed after the
-    call, raise nothing either. `CorruptBatch` if damage hides the least timestamp that is left.
+    `NotRetained` if the oldest records of a partition were removed, or compaction has dropped some,
+    and the range begins before the least timestamp of those that are left, or above which nothing
+    was dropped; or if there are none. Timestamps of removed records are not stored: if a removed
+    record had a greater timestamp than one that is left, a range that holds it can be found without
+    an error. Records that are removed after the call raise nothing either. `CorruptBatch` if damage
+    hides the least timestamp that is left.
     """
     if start_ms > end_ms:
         raise InvalidValue(
@@ -35,7 +38,7 @@ def offsets_between(view: View, start_ms: int, end_ms: int) -> dict[Partition, O
         for where, bounds in partitions.items():
             spans[where] = _below(log.offsets_between(where, start_ms, end_ms), bounds)
             if start_ms < end_ms and not _is_whole(log, where):
-                gone[where] = log.time_bounds(where)
+                gone[where] = _whole_times(log, where)
     late = {where: each for where, each in gone.items() if each is None or start_ms < each.least_ms}
     if late:
         # The one from which on a range is whole in all of them.
@@ -50,9 +53,27 @@ def _below(span: OffsetSpan, bounds: Bounds) -> OffsetSpan:
 
 
 def _is_whole(log: Log, partition: Partition) -> bool:
-    """True if no records were removed from the beginning of a partition. Asked after the search,
-    so that a removal meanwhile counts."""
-    return log.bounds(partition).start == 0
+    """True if no records of a partition were removed or dropped. Asked after the search, so that a
+    removal meanwhile counts."""
+    return log.bounds(partition).start == log.whole_from(partition) == 0
+
+
+def _whole_times(log: Log, partition: Partition) -> TimeBounds | None:
+    """Return the times of the part of a partition of which compaction has dropped nothing; None if
+    it has no records."""
+    times, dropped_below = log.time_bounds(partition), log.whole_from(partition)
+    if times is None or not dropped_below:
+        return times
+    candidates = range(times.least_ms, times.greatest_ms + 1)
+    # A span that holds all records up to a time reaches the part once it has one of them.
+    reaches = bisect_left(
+        candidates,
+        True,
+        key=lambda time_ms: log.offsets_between(partition, 0, time_ms + 1).end > dropped_below,
+    )
+    if reaches == len(candidates):
+        return None
+    return TimeBounds(candidates[reaches], times.greatest_ms)
 
 
 def _least_ms(times: TimeBounds | None) -> float:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tailrace
-from tailrace.backend.contract import Transaction
+from tailrace.backend.contract import OffsetSpan, Transaction
 from tailrace.backend.embedded import EmbeddedBackend
 from tailrace.message import Partition
 from tailrace.topic.consumers import register, unregister
 from tailrace.topic.ledger import Progress
+from tailrace.topic.time_range import offsets_between
 from tests.support.command_line import CommandLine
 from tests.support.records import record
 
@@ -98,6 +100,41 @@ def test_a_topic_without_a_consumer_is_left_alone(cli: CommandLine) -> None:
     printed = cli.run("segment", "compact", "commits", "--yes").stdout
     assert "commits: nothing to compact: no registered consumer, so no message counts as" in printed
     assert offsets(cli) == list(range(35))
+
+
+def test_the_topic_of_a_queue_keeps_its_messages(cli: CommandLine) -> None:
+    acknowledge(cli, "lake/crm", 34)
+    with tailrace.open(cli.hub) as hub:
+        hub.queue(LOG.topic, from_topic=True)
+    printed = cli.run("segment", "compact", "commits", "--yes").stdout
+    assert "nothing to compact: it is the topic of a queue, which keeps its messages" in printed
+    planned = cli.json("segment", "compact", "--dry-run")["partitions"]
+    assert str(LOG) not in [each["partition"] for each in planned]
+    assert offsets(cli) == list(range(35))
+
+
+def test_a_range_of_time_with_dropped_messages_is_refused_with_what_is_left(
+    cli: CommandLine,
+) -> None:
+    with tailrace.open(cli.hub) as hub:
+        topic = hub.topic(LOG.topic)
+        assert sum(span.end - span.start for span in spans(topic, 0)) == 35
+    acknowledge(cli, "lake/crm", 34)
+    cli.run("segment", "compact", "commits", "--yes")
+    with tailrace.open(cli.hub) as hub:
+        topic = hub.topic(LOG.topic)
+        with pytest.raises(tailrace.NotRetained) as refused:
+            spans(topic, 0)
+        assert refused.value.retained == (0, 0)
+        late = topic.push(b"late", timestamp=5_000)
+        with pytest.raises(tailrace.NotRetained):
+            spans(topic, 0)
+        (span,) = spans(topic, 1)
+        assert (span.start, span.end) == (late.offset, late.offset + 1)
+
+
+def spans(topic: tailrace.Topic[Any], start_ms: int) -> list[OffsetSpan]:
+    return [*offsets_between(topic.view, start_ms, 10**13).values()]
 
 
 def test_without_a_terminal_to_ask_on_yes_is_needed(cli: CommandLine) -> None:

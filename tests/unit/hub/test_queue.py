@@ -23,6 +23,7 @@ from tailrace.errors import (
     UnknownQueue,
     UnknownTopic,
 )
+from tailrace.subscription.store import lifecycle
 from tailrace.subscription.store.names import SUBSCRIPTIONS
 from tailrace.testing import MemoryBackend
 from tailrace.topic.composite import TOPICS
@@ -147,6 +148,32 @@ def test_a_queue_that_another_process_creates_meanwhile_is_refused_if_it_differs
     other = hub_behind(hub, lambda: hub.queue("jobs", shards=2))
     with pytest.raises(QueueExists, match="its number of shards is 2, not 4"):
         other.queue("jobs", shards=4)
+
+
+@pytest.mark.parametrize("read", [1, 2, 3])
+def test_a_queue_that_another_process_creates_between_two_reads_is_opened(
+    hub: Hub, read: int
+) -> None:
+    backend: Any = InterleavedBackend(
+        hub.backend, TOPICS + "jobs", lambda: hub.queue("jobs", shards=2), read=read
+    )
+    assert Hub.from_backend(backend).queue("jobs", shards=2).subscription.definition.shards == 2
+
+
+def test_a_deletion_that_is_interrupted_leaves_no_half_of_a_queue(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.queue("jobs", int).push(1, key="c7")
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lifecycle, "_clear_tables", stop)  # what follows the first commit
+        with pytest.raises(KeyboardInterrupt):
+            hub.delete_queue("jobs")
+    assert (hub.queues(), hub.topics()) == ([], [])
+    assert hub.queue("jobs", int).stats().total.inserted == 0
 
 
 def test_an_existing_topic_becomes_a_queue_from_its_first_message_on(hub: Hub) -> None:

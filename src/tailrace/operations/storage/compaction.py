@@ -59,14 +59,15 @@ class CompactionReport:
 def plan_compaction(hub: Hub, where: str | None) -> ChangePlan:
     """Return the plan of `compact` for the hub, a topic or a partition.
 
-    A topic without a registered consumer is left alone: none of its messages count as consumed.
-    Raise `NotSupported` if the backend has no segments.
+    A topic without a registered consumer is left alone: none of its messages count as consumed. So
+    is the topic of a queue, whose messages are jobs and not states of their keys: a replay needs
+    them, and the statistics count them. Raise `NotSupported` if the backend has no segments.
     """
     log = segments_of(hub.backend, "compact segments")
     target = where or "hub"
     plans: list[PartitionPlan] = []
     facts: list[Fact] = []
-    for partition in partitions_in(hub, where):
+    for partition in _compactable(hub, where):
         low = low_water(hub.backend, partition)
         if low is not None:
             plan, what = _plan(log, partition, low)
@@ -74,7 +75,10 @@ def plan_compaction(hub: Hub, where: str | None) -> ChangePlan:
             facts.append(Fact(plan.partition, what))
     if not plans:
         consumer = "no registered consumer" if where else "no topic with a registered consumer"
-        summary = f"{target}: nothing to compact: {consumer}, so no message counts as consumed"
+        reason = f"{consumer}, so no message counts as consumed"
+        if where is not None and _is_queue(hub, where):
+            reason = "it is the topic of a queue, which keeps its messages for replays"
+        summary = f"{target}: nothing to compact: {reason}"
         return ChangePlan(target, False, summary)
     segments = sum(plan.segments for plan in plans)
     if not segments:
@@ -96,11 +100,22 @@ def compact(hub: Hub, where: str | None) -> CompactionReport:
     backend = hub.backend
     compacting = compaction_of(backend, "compact segments")
     results: list[PartitionCompacted] = []
-    for partition in partitions_in(hub, where):
+    for partition in _compactable(hub, where):
         if low_water(backend, partition) is not None:
             done = compacting.compact(partition, partial(low_mark, backend, partition))
             results.append(PartitionCompacted(str(partition), *done))
     return CompactionReport(tuple(results), tuple(_result(done) for done in results))
+
+
+def _compactable(hub: Hub, where: str | None) -> list[Partition]:
+    """Return the partitions of the hub, of a topic, or the named one, except those of queues."""
+    found = partitions_in(hub, where)
+    return [partition for partition in found if not _is_queue(hub, partition.topic)]
+
+
+def _is_queue(hub: Hub, where: str) -> bool:
+    """True if a topic, or that of a partition, is the topic of a queue."""
+    return where.partition("/")[0] in hub.queues()
 
 
 def _plan(log: HasSegments, partition: Partition, low: LowWater) -> tuple[PartitionPlan, str]:

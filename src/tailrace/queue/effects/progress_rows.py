@@ -26,6 +26,10 @@ _MARK_KEY: Final = _PREFIX + b"mark"
 _BLOCK_KEY: Final = _PREFIX + b"block/"
 
 
+_PASSED_MAX: Final = 1_000
+"""The number of ranges without effects that are kept for a stream before they are merged."""
+
+
 class _StreamProgress(NamedTuple):
     """The messages of a stream: all stored ones, and those in rows of the unit. The second one also
     has the messages of the commit that is under way."""
@@ -37,9 +41,9 @@ class _StreamProgress(NamedTuple):
 class UnitProgress:
     """The stored messages of a unit.
 
-    Any thread may call `stored`. The other methods are for one thread at a time: `stage`, commit
-    the rows, then `saved`, or `reload` with the stored rows if the commit failed. Rows are decoded
-    when the first message of their stream is looked up.
+    Any thread may call `stored` and `pass_over`. The other methods are for one thread at a time:
+    `stage`, commit the rows, then `saved`, or `reload` with the stored rows if the commit failed.
+    Rows are decoded when the first message of their stream is looked up.
     """
 
     def __init__(self, unit: str, rows: Iterable[EffectRow]) -> None:
@@ -47,11 +51,27 @@ class UnitProgress:
         self._memory = threading.Lock()
         self._streams: dict[str, _StreamProgress] = {}
         self._rows = _by_stream(rows)
+        self._passed: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        """Offsets without effects that no commit has stored."""
+        self._staged: dict[str, int] = {}
+        """The number of them, by stream, that the commit under way stores."""
 
     def stored(self, origin: Origin) -> bool:
         """True if a message is stored by the unit or by one of an earlier generation."""
         with self._memory:
             return self._stream(_stream_of(origin)).known.acked(origin.offset)
+
+    def pass_over(self, first: Origin, after: int) -> None:
+        """Have the next commit of the stream store offsets that have no effects. Otherwise they are
+        gaps for ever, and the rows grow with the number of messages beside them."""
+        with self._memory:
+            ranges, start = self._passed[_stream_of(first)], first.offset
+            staged = self._staged.get(_stream_of(first), 0)
+            if len(ranges) > staged and ranges[-1][1] == start:
+                start = ranges.pop()[0]
+            ranges.append((start, after))
+            if len(ranges) - staged > _PASSED_MAX:
+                ranges[staged:] = _merged(ranges[staged:])
 
     def stored_by_unit(self, origins: Sequence[Origin]) -> bool:
         """True if rows of the unit have all these messages."""
@@ -73,6 +93,11 @@ class UnitProgress:
                 name = _stream_of(origin)
                 changed[name] = progress = self._stream(name).own
                 progress.ack(origin.offset, origin.offset + 1)
+            for name, progress in changed.items():
+                passed = self._passed.get(name, ())
+                self._staged[name] = len(passed)
+                for first, after in passed:
+                    progress.ack(first, after)
         return [
             EffectRow(self._unit, name, _block_of(key.key), done)
             for name, progress in changed.items()
@@ -86,11 +111,15 @@ class UnitProgress:
                 known, own = self._stream(_stream_of(origin))
                 known.ack(origin.offset, origin.offset + 1)
                 own.saved()
+            for name, count in self._staged.items():
+                del self._passed[name][:count]
+            self._staged.clear()
 
     def reload(self, rows: Iterable[EffectRow]) -> None:
         """Replace everything by the stored rows."""
         with self._memory:
             self._streams.clear()
+            self._staged.clear()
             self._rows = _by_stream(rows)
 
     def _stream(self, name: str) -> _StreamProgress:
@@ -103,6 +132,16 @@ class UnitProgress:
                 known.merge(_progress(rows))
             found = self._streams[name] = _StreamProgress(known, own)
         return found
+
+
+def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return ranges in order, those that meet as one."""
+    found: list[tuple[int, int]] = []
+    for first, after in sorted(ranges):
+        if found and found[-1][1] >= first:
+            first, after = found[-1][0], max(after, found.pop()[1])
+        found.append((first, after))
+    return found
 
 
 def _by_stream(rows: Iterable[EffectRow]) -> dict[str, dict[str, list[EffectRow]]]:

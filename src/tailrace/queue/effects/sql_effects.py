@@ -40,7 +40,7 @@ class SqlEffects:
 
     `idle_in_transaction_s` is how long a handler may leave its transaction in PostgreSQL idle, for
     example while it calls another service; the server then ends it, so that a stopped process does
-    not hold locks. `busy_timeout_s` is how long a transaction of SQLite waits for others.
+    not hold locks. `busy_timeout_s` is how long a transaction of SQLite waits for other processes.
     `outcome_timeout_s` is how long to ask a database for the outcome of a failed commit.
     """
 

@@ -37,6 +37,9 @@ _MARK: Final = ":{}"
 _BEGIN: Final = "BEGIN IMMEDIATE -- tailrace"
 _COMMIT: Final = "COMMIT -- tailrace"
 _ROLLBACK: Final = "ROLLBACK -- tailrace"
+_LINE_WAIT_S: Final = 1.0
+"""How long a takeover waits for the calls of this process. Its thread has other work, such as
+giving up calls that take too long."""
 _OUTAGES: Final = frozenset((5, 6, 7, 8, 10, 13, 14, 15))
 """Busy, locked, no memory, read-only, I/O error, full, cannot open, protocol."""
 
@@ -154,8 +157,9 @@ class SqliteSession:
             return self._stored_unit(owner, taken[0][0] if taken else None)
 
     def begin(self) -> None:
-        """Begin the transaction of a handler."""
-        self._begin()
+        """Begin the transaction of a handler. It waits for other calls of this process until its
+        own timeout: they end, or are given up too."""
+        self._begin(line_wait_s=-1)
         self._guard(True)
 
     def commit(self, owner: UnitOwner, rows: Sequence[EffectRow]) -> None:
@@ -210,7 +214,7 @@ class SqliteSession:
     @contextlib.contextmanager
     def _own_transaction(self) -> Iterator[None]:
         """Commit at the end of the block, or roll back on an error."""
-        self._begin()
+        self._begin(line_wait_s=min(_LINE_WAIT_S, self._database.busy_timeout_s))
         try:
             yield
             self._rows(_COMMIT)
@@ -219,26 +223,27 @@ class SqliteSession:
             self.rollback()
             raise
 
-    def _begin(self) -> None:
-        line, within_s = self._database.line, self._database.busy_timeout_s
-        if not line.acquire(timeout=within_s):
-            raise self._busy("another call of this process")
+    def _begin(self, line_wait_s: float) -> None:
+        """Begin to write, after the calls of this process that came first."""
+        line = self._database.line
+        if not line.acquire(timeout=line_wait_s):
+            raise self._busy("another call of this process", line_wait_s)
         self._held = line
         try:
             self._rows(_BEGIN)
         except sqlite3.OperationalError as error:
             self._leave_line()
             if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
-                raise self._busy("another process") from error
+                raise self._busy("another process", self._database.busy_timeout_s) from error
             raise
         except BaseException:
             self._leave_line()
             raise
 
-    def _busy(self, holder: str) -> EffectsUnavailable:
+    def _busy(self, holder: str, waited_s: float) -> EffectsUnavailable:
         return EffectsUnavailable(
             self._database.name,
-            f"{holder} was in a transaction for {self._database.busy_timeout_s:g} s",
+            f"{holder} was in a transaction for {waited_s:g} s",
             "let handlers be short, or raise busy_timeout_s",
         )
 

@@ -42,6 +42,10 @@ class SqlUnitEffects:
         """True if the database has the effects of a message."""
         return self._progress.stored(origin)
 
+    def pass_over(self, first: Origin, after: int) -> None:
+        """Have offsets that are never called stored with the next commit."""
+        self._progress.pass_over(first, after)
+
     def begin(self) -> SqlTransaction:
         """Begin a transaction."""
         return SqlTransaction(self, self._connections, self._connections.begin())

@@ -21,6 +21,7 @@ from tailrace.subscription.shard.attempts import Origin
 from tailrace.subscription.shard.commit.commit import ShardCommit
 from tailrace.subscription.shard.commit.counts import ShardCounts
 from tailrace.subscription.shard.ledgers import Ledgers, gaps
+from tailrace.subscription.shard.permits import NO_PERMITS, Permits
 from tailrace.subscription.shard.streams import ShardStreams
 from tailrace.subscription.shard.turn import NO_ATTEMPTS
 
@@ -35,6 +36,8 @@ class MainStream:
     """The offsets that may have been in flight at an unclean end."""
     permitted: frozenset[int] = frozenset()
     """The offsets that are stored, suspects included: their messages may be called."""
+    leftover: bool = False
+    """True while an entry of an earlier owner is stored."""
     caught_up: bool = False
     """True if the last read found no more records."""
     end: int | None = None
@@ -49,26 +52,36 @@ class Intake:
         self,
         streams: ShardStreams,
         ledgers: Ledgers,
-        permits: Mapping[Partition, frozenset[int]],
+        permits: Mapping[Partition, Permits],
+        ended: Container[str],
     ) -> None:
         self._ledgers = ledgers
         self._streams: dict[Partition, MainStream] = {}
         self._follows = streams.follows
         self.permitted_followers = 0
         """The number of followers that had a permit when a commit was prepared last."""
-        self.add(streams, permits)
+        self.add(streams, permits, ended)
 
-    def add(self, streams: ShardStreams, permits: Mapping[Partition, frozenset[int]]) -> None:
-        """Add the partitions that are new to the shard, with the permits that are stored."""
+    def add(
+        self,
+        streams: ShardStreams,
+        permits: Mapping[Partition, Permits],
+        ended: Container[str],
+    ) -> None:
+        """Add the partitions that are new to the shard, with the permits that are stored. `ended`
+        are those of their processes that have ended."""
         self._follows = streams.follows
         for partition in streams.mq:
             if partition not in self._streams:
                 progress = self._ledgers.stored[partition]
-                found = permits.get(partition, frozenset())
-                suspects = frozenset(offset for offset in found if not progress.acked(offset))
-                self._streams[partition] = MainStream(
-                    partition, progress.mark, suspects, found, end=streams.ends.get(partition)
-                )
+                worker, offsets = permits.get(partition, NO_PERMITS)
+                leftover = bool(offsets)
+                if worker not in ended:
+                    offsets = frozenset()
+                suspects = frozenset(offset for offset in offsets if not progress.acked(offset))
+                stream = MainStream(partition, progress.mark, suspects, offsets, leftover)
+                stream.end = streams.ends.get(partition)
+                self._streams[partition] = stream
 
     def __getitem__(self, partition: Partition) -> MainStream:
         return self._streams[partition]
@@ -152,13 +165,14 @@ class Intake:
         return {
             partition: self._ledgers.unresolved(partition, stream.suspects)
             for partition, stream in self._streams.items()
-            if stream.permitted or partition in new
+            if stream.permitted or stream.leftover or partition in new
         }
 
     def permits_stored(self, permits: Mapping[Partition, Iterable[int]]) -> None:
         """Record the permits that a commit stored."""
         for partition, offsets in permits.items():
-            self._streams[partition].permitted = frozenset(offsets)
+            stream = self._streams[partition]
+            stream.permitted, stream.leftover = frozenset(offsets), False
 
     def next_read(self) -> MainStream | None:
         """Return an open partition that may have more records; None if there is none.
@@ -206,8 +220,9 @@ class Filtering:
         batch: FetchedBatch,
         suspects: Container[int],
         ready: ShardCommit,
-    ) -> FetchedBatch:
-        """Return the messages of MQ that match. The commit acknowledges all other offsets.
+    ) -> tuple[FetchedBatch, list[tuple[int, int]]]:
+        """Return the messages of MQ that match, and the ranges of offsets that are never called:
+        without records, or left out now. The commit acknowledges all other offsets.
 
         An earlier owner may have stored attempts of suspects. The commit removes them if the
         message does not match by now.
@@ -215,15 +230,17 @@ class Filtering:
         kept = batch if filter is None else filter.matching(batch)
         for first, after in gaps(kept):
             ready.ack(batch.partition, first, after)
+        passed = [*gaps(batch)]
         if kept is batch:
-            return kept
+            return kept, passed
         offsets = set(kept.offsets)
         for row in self._ledgers.unacknowledged(batch):
             offset = batch.offsets[row]
             if offset in offsets:
                 continue
             self.add()
+            passed.append((offset, offset + 1))
             if offset in suspects and (origin := Origin(batch.partition, offset)) in self._book:
                 ready.attempts[origin] = NO_ATTEMPTS
                 self._book.remove(origin)
-        return kept
+        return kept, passed

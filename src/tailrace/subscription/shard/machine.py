@@ -16,7 +16,7 @@ whole, and goes first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -35,6 +35,7 @@ from tailrace.subscription.shard.lag import KeyLag
 from tailrace.subscription.shard.ledgers import Ledgers
 from tailrace.subscription.shard.options import Acking, ShardOptions
 from tailrace.subscription.shard.payloads import Payloads
+from tailrace.subscription.shard.permits import Permits
 from tailrace.subscription.shard.queues import Queue
 from tailrace.subscription.shard.requests.request import LetterRequest
 from tailrace.subscription.shard.requests.work import RequestWork
@@ -63,6 +64,8 @@ class ShardMachine:
         """The version of the pause; 0 if there is none. During a pause no message is called."""
         self.stopped = False
         """While True no message is called."""
+        self.settled = True
+        """False while calls run in the process, those that no shard knows any more included."""
         self.draining = False
         self.drained = False
         """True once the final commit is stored."""
@@ -77,7 +80,7 @@ class ShardMachine:
         assert not self.loaded
         self.loaded = True
         self.ledgers = Ledgers(takeover.ledgers)
-        self.intake = Intake(takeover.streams, self.ledgers, takeover.permits)
+        self.intake = Intake(takeover.streams, self.ledgers, takeover.permits, takeover.ended)
         self.lag = KeyLag(self.options.policy, takeover.streams)
         self.lag.add_lagging(Queue.RQ, takeover.rq)
         self.lag.add_lagging(Queue.DLQ, takeover.dlq)
@@ -113,19 +116,24 @@ class ShardMachine:
         if self.loaded:
             self._turns.options = options
 
-    def fetched(self, partition: Partition, batch: FetchedBatch | None) -> None:
-        """Take in the records of MQ that `step` asked for; None if there are no more."""
+    def fetched(
+        self, partition: Partition, batch: FetchedBatch | None
+    ) -> Sequence[tuple[int, int]]:
+        """Take in the records of MQ that `step` asked for; None if there are no more. Returns the
+        ranges of offsets that are never called: those without a record, and those that the filter
+        has left out now."""
         stream = self.intake.fetched(partition, batch)
         if batch is None:
-            return
+            return ()
         chosen, ready = self.options.filter, self._outbox.ready
-        batch = self.filtering.apply(chosen, batch, stream.suspects, ready)
+        batch, passed = self.filtering.apply(chosen, batch, stream.suspects, ready)
         rows = self.ledgers.unacknowledged(batch)
         if self.options.slice_max:
             self.lag.add_slices(batch, list(rows), self.options.slice_max)
         else:
             self._payloads.add(batch)
             self.lag.add_messages(batch, rows)
+        return passed
 
     def fetched_again(self, batch: FetchedBatch) -> None:
         """Keep records that `step` asked for again."""
@@ -148,12 +156,13 @@ class ShardMachine:
         self,
         streams: ShardStreams,
         ledgers: Mapping[Partition, Progress],
-        permits: Mapping[Partition, frozenset[int]],
+        permits: Mapping[Partition, Permits],
+        ended: Container[str],
     ) -> None:
         """Continue with more partitions, after a storage topic of MQ was opened."""
         self.ledgers.add(ledgers)
         self.lag.open(streams)
-        self.intake.add(streams, permits)
+        self.intake.add(streams, permits, ended)
 
     def step(self, now: float) -> ShardStep:
         """Return what to do next. The driver does it and calls this again, until `WAIT`."""
@@ -204,6 +213,11 @@ class ShardMachine:
         """True if no message is called, except those that are acknowledged already."""
         ends = self.draining or self.paused or self.stopped
         return bool(ends or self._outbox.full or self._outbox.quiesces)
+
+    @property
+    def in_flight(self) -> int:
+        """The number of messages in calls that are under way."""
+        return sum(turn.messages for turn in self._calls.under_way)
 
     @property
     def alone(self) -> Turn | None:
@@ -313,7 +327,7 @@ class ShardMachine:
             self._add_marks(ready)
         if not ready:
             return None
-        ready.counts = replace(self.counts)
+        ready.counts, ready.worker = replace(self.counts), self.worker
         self._outbox.begin(ready)
         return ready
 
@@ -381,7 +395,7 @@ class ShardMachine:
     @property
     def _quiesces(self) -> bool:
         """True if nothing is in flight since a pause, and a commit has to say so."""
-        return self.paused > self.counts.quiet and self._quiet
+        return self.paused > self.counts.quiet and self._quiet and self.settled
 
     def _quiesce(self, ready: ShardCommit) -> None:
         """Let the commit say that nothing is in flight: all calls need another one before."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
@@ -175,10 +175,11 @@ def update_settings(
     return retry_on_conflict(attempt, f"subscription {name!r}")
 
 
-def delete_subscription(backend: Backend, name: str) -> None:
+def delete_subscription(backend: Backend, name: str, *, also: Sequence[str] = ()) -> None:
     """Delete a subscription with its queues and its progress, and fence its workers.
 
-    Raises `UnknownSubscription`, unless an interrupted deletion left something to remove.
+    The topics `also` are deleted by the same commit, if they exist. Raises `UnknownSubscription`,
+    unless an interrupted deletion left something to remove.
     """
     check_name("subscription", name)
 
@@ -190,7 +191,7 @@ def delete_subscription(backend: Backend, name: str) -> None:
             return raise_fence(backend.store, own_fence(name))
         queues = [
             deletion(queue, *stored)
-            for queue in (retry_queue(name), dead_letter_queue(name))
+            for queue in (retry_queue(name), dead_letter_queue(name), *also)
             if (stored := find(backend, queue)) is not None
         ]
         fenced = FENCES + own_fence(name)

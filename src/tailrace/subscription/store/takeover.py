@@ -8,7 +8,7 @@ anything is called.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tailrace.backend.contract import Backend
 from tailrace.backend.table_scan import scan_prefix
@@ -25,7 +25,7 @@ from tailrace.subscription.shard.attempts import (
 )
 from tailrace.subscription.shard.commit.counts import counts_key, decode_counts
 from tailrace.subscription.shard.lag import LaggingKeys
-from tailrace.subscription.shard.permits import decode_permits, permits_key
+from tailrace.subscription.shard.permits import Permits, decode_permits, permits_key
 from tailrace.subscription.shard.queues import OnDeadLetter
 from tailrace.subscription.shard.streams import ShardStreams
 from tailrace.subscription.shard.takeover import Takeover
@@ -48,16 +48,18 @@ def read_takeover(backend: Backend, stored: StoredSubscription, shard: int) -> T
             for each in partitions
         ]
 
+    permits = read_permits(backend, stored.name, streams)
     attempts = _attempts(backend, stored.name, streams)
+    alone = {each.worker for each in attempts.values() if each.begun is Begun.ALONE}
     blocks = stored.definition.policy is OnDeadLetter.BLOCK
     return Takeover(
         streams,
         ledgers,
         rq=lagging(streams.rq),
         dlq=lagging(streams.dlq if blocks else ()),
-        permits=read_permits(backend, stored.name, streams),
+        permits=permits,
         attempts=attempts,
-        ended=_ended(backend, attempts.values()),
+        ended=ended(backend, {*alone, *permit_workers(permits)}),
         request_states=read_states(backend, stored.name, shard),
         requests=read_requests(backend, stored.name, shard),
         counts=decode_counts(backend.table.get(*counts_key(stored.name, stored.unit(shard)))),
@@ -74,7 +76,7 @@ def read_ledgers(
 
 def read_permits(
     backend: Backend, subscription: str, streams: ShardStreams
-) -> dict[Partition, frozenset[int]]:
+) -> dict[Partition, Permits]:
     """Return the messages that an owner may have called in the partitions of MQ."""
     return {
         each: decode_permits(backend.table.get(*permits_key(subscription, each)))
@@ -82,9 +84,13 @@ def read_permits(
     }
 
 
-def _ended(backend: Backend, attempts: Iterable[Attempts]) -> frozenset[str]:
-    """Return the processes that began calls and have ended."""
-    workers = {each.worker for each in attempts if each.begun is Begun.ALONE}
+def permit_workers(permits: Mapping[Partition, Permits]) -> set[str]:
+    """Return the processes that may have called messages."""
+    return {each.worker for each in permits.values() if each.offsets}
+
+
+def ended(backend: Backend, workers: Iterable[str]) -> frozenset[str]:
+    """Return those of some processes that have ended."""
     return frozenset(each for each in workers if backend.holder(HOLDS + each) is None)
 
 

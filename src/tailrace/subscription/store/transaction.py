@@ -124,7 +124,7 @@ def _table(targets: ShardTargets, commit: ShardCommit) -> dict[TableKey, bytes |
     for origin, trace in commit.traces.items():
         table[trace_key(name, origin)] = None if trace is None else trace.encode()
     for partition, offsets in commit.permitted.items():
-        table[permits_key(name, partition)] = encode_permits(offsets)
+        table[permits_key(name, partition)] = encode_permits(commit.worker, offsets)
     if commit.counts is not None:
         table[counts_key(name, targets.unit)] = encode_counts(commit.counts)
     for request, state in commit.requests.items():

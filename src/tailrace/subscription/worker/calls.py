@@ -70,6 +70,9 @@ class CallSource(Protocol):
     def ended(self, call: Call, outcome: CallOutcome) -> None:
         """Record the outcome of a call."""
 
+    def runs_late(self, calls: int) -> None:
+        """Record how many calls were given up and still run."""
+
     def fail(self, error: BaseException) -> None:
         """End the worker with an error that belongs to no call."""
 

@@ -50,6 +50,11 @@ class UnitEffects(Protocol):
     def stored(self, origin: Origin) -> bool:
         """True if the database has the effects of a message. Never blocks on the database."""
 
+    def pass_over(self, first: Origin, after: int) -> None:
+        """Record that the messages from `first` up to, not including, the offset `after` are never
+        called, so that the next commit can store them in few bytes. Never blocks on the database.
+        """
+
     def begin(self) -> EffectsTransaction:
         """Begin a transaction for one call or batch; `EffectsUnavailable` if that fails."""
 

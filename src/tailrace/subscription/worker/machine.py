@@ -11,6 +11,7 @@ workers of a process share a `ProcessGate`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Final, Generic, TypeVar
@@ -52,6 +53,10 @@ class WorkerMachine(Generic[S]):
         """While True no message is called."""
         self._suspects = 0
         self._letters = 0
+        self._late = 0
+        self._lost_calls: Counter[str] = Counter()
+        """The number of messages in flight of shards that were lost, by the name of the shard."""
+        self._settled = True
         self.version = 0
         """Increased by every event that a waiting driver has to check."""
         self.definitions = 0
@@ -79,7 +84,7 @@ class WorkerMachine(Generic[S]):
         """Add a granted shard."""
         self._remove(self.shards.get(unit))
         owned = self.shards[unit] = self._make_shard(unit, epoch)
-        owned.machine.stopped = self.stopped
+        owned.machine.stopped, owned.machine.settled = self.stopped, self._settled
         owned.machine.hold_letters(self._letters >= self._letters_max)
         self.interrupt()
 
@@ -187,7 +192,9 @@ class WorkerMachine(Generic[S]):
     def split(self, owned: S, turns: Sequence[Turn]) -> None:
         """Record that a call with several messages failed: each is called again by itself."""
         self._end(turns)
-        if not owned.removed:
+        if owned.removed:
+            self._end_lost(owned, turns)
+        else:
             owned.machine.split(turns)
         self.interrupt()
 
@@ -233,12 +240,27 @@ class WorkerMachine(Generic[S]):
         """Count the messages in flight. Dead letters take at most half of the slots."""
         self.in_flight += sign * sum(turn.messages for turn in turns)
         self._suspects += sign * sum(turn.alone for turn in turns)
+        self._look_if_settled()
         letters = sign * sum(turn.queue is Queue.DLQ for turn in turns)
         if letters:
             self._letters += letters
             held = self._letters >= self._letters_max
             for owned in self.shards.values():
                 owned.machine.hold_letters(held)
+
+    def runs_late(self, calls: int) -> None:
+        """Record how many calls were given up and still run."""
+        self._late = calls
+        self._look_if_settled()
+        self.interrupt()
+
+    def _look_if_settled(self) -> None:
+        """Tell the shards if nothing runs any more: only then a pause has drained them."""
+        settled = not (self.in_flight or self._late)
+        if settled is not self._settled:
+            self._settled = settled
+            for owned in self.shards.values():
+                owned.machine.settled = settled
 
     @property
     def _letters_max(self) -> int:
@@ -249,9 +271,19 @@ class WorkerMachine(Generic[S]):
     ) -> None:
         """Record the outcome of a call. That of a shard which was lost meanwhile has no effect."""
         self._end((turn,))
-        if not owned.removed:
+        if owned.removed:
+            self._end_lost(owned, (turn,))
+        else:
             owned.machine.finished(turn, outcome, now=now, now_ms=now_ms, random=random)
         self.interrupt()
+
+    def may_load(self, owned: S) -> bool:
+        """True unless calls of an earlier grant of the shard are under way here: a message of their
+        keys would be called beside them."""
+        return not self._lost_calls[owned.name]
+
+    def _end_lost(self, owned: S, turns: Sequence[Turn]) -> None:
+        self._lost_calls[owned.name] -= sum(turn.messages for turn in turns)
 
     # Commits.
 
@@ -318,4 +350,5 @@ class WorkerMachine(Generic[S]):
     def _remove(self, owned: S | None) -> None:
         if owned is not None and self.shards.get(owned.name) is owned:
             owned.removed = True
+            self._lost_calls[owned.name] += owned.machine.in_flight
             del self.shards[owned.name]

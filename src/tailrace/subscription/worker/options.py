@@ -112,6 +112,12 @@ class WorkerOptions:
             effects,
         )
 
+    @property
+    def transactional(self) -> bool:
+        """True if the handler pushes by ``delivery.tx``, in the commit that acknowledges its
+        message. A database that stores effects commits before that, so with effects it does not."""
+        return self.guarantee is Guarantee.EXACTLY_ONCE and self.effects is None
+
     def shard_options(self, definition: SubscriptionDefinition) -> ShardOptions:
         """Return the options of the worker's shards."""
         early = self.guarantee is Guarantee.AT_MOST_ONCE

@@ -16,7 +16,7 @@ from tailrace.topic.record_builder import Headers, Key, RecordBuilder, Time
 from tailrace.topic.view import View
 
 OUTPUT_BYTES_MAX: Final = 16 << 20
-"""The most bytes that one call may push."""
+"""The most bytes that one call may push, unless it pushes one message or one batch alone."""
 
 
 class PushTarget(Protocol):
@@ -120,8 +120,9 @@ class DeliveryTransaction:
         with self._mutex:
             if self._ended:
                 raise Error("the call has ended, so nothing more is pushed", "push before it ends")
+            alone = not self._size_bytes
             self._size_bytes += output.size_bytes
-            if self._size_bytes > OUTPUT_BYTES_MAX:
+            if self._size_bytes > OUTPUT_BYTES_MAX and not alone:
                 raise MessageTooLarge(
                     "what one call pushes", self._size_bytes, OUTPUT_BYTES_MAX, "a fixed limit"
                 )

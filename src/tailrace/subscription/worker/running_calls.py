@@ -22,7 +22,7 @@ _log: Final = logging.getLogger("tailrace.subscription")
 
 
 class RunningCalls:
-    """The calls under way. Any thread may use it.
+    """The calls under way. Any thread may use it, except with the lock of the `source`.
 
     A call that takes longer than `timeout_s` and `grace_s` together is given up: it counts as a
     failed attempt, but cannot be ended. While it runs, no other message of its key is called in
@@ -61,7 +61,8 @@ class RunningCalls:
     def end(self, call: Call) -> bool:
         """Record that a call has ended. False if it was given up before."""
         with self._mutex:
-            self._given_up.pop(call, None)
+            if self._given_up.pop(call, None) is not None:
+                self._source.runs_late(self.given_up)
             return self._deadlines.pop(call, None) is not None
 
     def give_up(self) -> bool:
@@ -93,6 +94,8 @@ class RunningCalls:
             for call in late:
                 del self._deadlines[call]
                 self._given_up[call] = call.names
+            if late:
+                self._source.runs_late(self.given_up)
         return late
 
     @property

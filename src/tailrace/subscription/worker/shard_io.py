@@ -46,7 +46,13 @@ from tailrace.subscription.store.names import ShardName, replay_of, shard_fence,
 from tailrace.subscription.store.pause import pause_version
 from tailrace.subscription.store.reading import read_batch
 from tailrace.subscription.store.requests.entries import read_requests, remove_request
-from tailrace.subscription.store.takeover import read_ledgers, read_permits, read_takeover
+from tailrace.subscription.store.takeover import (
+    ended,
+    permit_workers,
+    read_ledgers,
+    read_permits,
+    read_takeover,
+)
 from tailrace.subscription.store.transaction import FindView, ShardTargets, commit_shard
 from tailrace.subscription.worker.effects import Effects, UnitEffects
 from tailrace.subscription.worker.machine import WorkerMachine
@@ -134,7 +140,7 @@ class ShardIO(Generic[S]):
             return partial(self._reopen, owned)
         kind, partition, offset, reset = owned.machine.step(now)
         if kind is StepKind.LOAD:
-            return partial(self._load, owned)
+            return partial(self._load, owned) if self._machine.may_load(owned) else None
         if kind is StepKind.READ and partition is not None:
             return partial(self._read, owned, owned.machine.intake[partition])
         if kind is StepKind.READ_AGAIN and partition is not None:
@@ -224,13 +230,14 @@ class ShardIO(Generic[S]):
         every = (*streams.mq, *streams.rq, *streams.dlq)
         ledgers = read_ledgers(self._backend, self._subscription, every)
         permits = read_permits(self._backend, self._subscription, streams)
+        gone = ended(self._backend, permit_workers(permits))
         targets = ShardTargets.of(stored, owned.number)
         paused = pause_version(self._backend, self._subscription)
         requests = read_requests(self._backend, self._subscription, owned.number)
 
         def effect() -> None:
             owned.definitions, owned.targets = seen, targets
-            owned.machine.open(streams, ledgers, permits)
+            owned.machine.open(streams, ledgers, permits, gone)
             self._adopt(owned, stored, paused)
             for request in requests:
                 owned.machine.request(request)
@@ -242,7 +249,13 @@ class ShardIO(Generic[S]):
         """Read ahead."""
         start, end = stream.read_from, stream.end
         batch = self._read_batch(owned.reads, stream.partition, start, end)
-        return lambda: owned.machine.fetched(stream.partition, batch)
+
+        def effect() -> None:
+            for first, after in owned.machine.fetched(stream.partition, batch):
+                if owned.effects is not None:
+                    owned.effects.pass_over(Origin(stream.partition, first), after)
+
+        return effect
 
     def _read_again(self, owned: S, partition: Partition, start: int) -> Effect:
         """Read the record of a message whose turn has come."""

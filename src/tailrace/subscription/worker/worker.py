@@ -23,7 +23,6 @@ from tailrace.subscription.store.lifecycle import read_subscription
 from tailrace.subscription.store.shard_units import ShardUnits
 from tailrace.subscription.worker.calls import CallRunner, CallSource, Handler
 from tailrace.subscription.worker.effects_calls import effects_call, plain_call
-from tailrace.subscription.worker.guarantee import Guarantee
 from tailrace.subscription.worker.loop_calls import LoopCalls
 from tailrace.subscription.worker.options import WorkerOptions
 from tailrace.subscription.worker.outputs import FindTopic, OutputTopics
@@ -136,7 +135,6 @@ def start_worker(
     if not callable(handler):
         raise InvalidValue("handler", handler, "a function with one argument, a delivery")
     definition = read_subscription(backend, subscription).definition
-    exactly_once = options.guarantee is Guarantee.EXACTLY_ONCE
     clock = SystemClock()  # the clock of the runtime, whose leases are compared with it
     session = WorkerSession(
         backend,
@@ -147,7 +145,7 @@ def start_worker(
         clock=clock,
         decode=decode,
         calls=_calls(subscription, handler, options, clock.monotonic),
-        outputs=OutputTopics(backend, find_topic) if exactly_once else None,
+        outputs=OutputTopics(backend, find_topic) if options.transactional else None,
     )
 
     def join_group(member: WorkerSession) -> Runtime:

@@ -77,10 +77,18 @@ class WorkerCalls:
                 if outcome is None:
                     passed.append(call)
                 else:
+                    self._pass_over(call, outcome)
                     self.ended(call, outcome)
             if passed:
                 return joined_calls(passed)
         return None
+
+    def _pass_over(self, call: Call, outcome: CallOutcome) -> None:
+        """Tell the database of the handler that a message which was filtered has no effects."""
+        effects = call.owned.effects
+        if effects is not None and outcome.kind is OutcomeKind.FILTERED:
+            origin = call.turns[0].known_origin
+            effects.pass_over(origin, origin.offset + 1)
 
     def ended(self, call: Call, outcome: CallOutcome) -> None:
         """Record the outcome of a call. If one with several messages failed, or could not be made,
@@ -102,6 +110,11 @@ class WorkerCalls:
                 self._finish(call, call.turns, outcome)
         if failed:
             self._log_failure(call, outcome)
+
+    def runs_late(self, calls: int) -> None:
+        """Record how many calls were given up and still run: a pause that drains waits for them."""
+        with self._lock:
+            self._machine.runs_late(calls)
 
     def _take(self) -> tuple[StoredShard, list[Turn]] | None:
         """Return messages of one shard to call now: one, or several if the handler takes them."""

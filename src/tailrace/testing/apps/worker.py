@@ -30,7 +30,6 @@ from tailrace.subscription.store.lifecycle import read_definition
 from tailrace.subscription.store.names import worker_group
 from tailrace.subscription.store.shard_units import ShardUnits
 from tailrace.subscription.worker.calls import Call, outcome_without_call
-from tailrace.subscription.worker.guarantee import Guarantee
 from tailrace.subscription.worker.machine import WorkerMachine
 from tailrace.subscription.worker.options import WorkerOptions
 from tailrace.subscription.worker.outputs import DeliveryTransaction, FindTopic, OutputTopics
@@ -68,8 +67,7 @@ class VirtualWorker:
         self._random = random
         self._decode = decode
         self._gate = gate
-        exactly_once = options.guarantee is Guarantee.EXACTLY_ONCE
-        self._outputs = OutputTopics(backend, find_topic) if exactly_once else None
+        self._outputs = OutputTopics(backend, find_topic) if options.transactional else None
         self._units = ShardUnits(backend)
         self._follower = backend.follower()
         self._awaited: dict[Partition, int] = {}

@@ -95,3 +95,41 @@ def test_a_message_that_is_stored_is_refused() -> None:
     with pytest.raises(InvalidValue, match=r"orders/0\.1@4"):
         progress.stage([Origin(STREAMS[0], 5), origin])
     assert not progress.stored(Origin(STREAMS[0], 5))
+
+
+def test_offsets_without_effects_are_stored_by_the_next_commit_of_their_stream() -> None:
+    rows: Rows = {}
+    progress, where = UnitProgress(UNIT, ()), STREAMS[0]
+    for offset in range(1, 2000, 2):
+        progress.pass_over(Origin(where, offset - 1), offset)
+        batch = [Origin(where, offset)]
+        store(rows, progress.stage(batch))
+        progress.saved(batch)
+    assert sum(len(row.done or b"") for row in rows.values()) < 20
+    again = UnitProgress(UNIT, rows.values())
+    assert all(again.stored(Origin(where, offset)) for offset in range(2000))
+    assert not again.stored(Origin(where, 2000))
+
+
+def test_offsets_without_effects_outlive_a_commit_that_fails() -> None:
+    rows: Rows = {}
+    progress, where = UnitProgress(UNIT, ()), STREAMS[0]
+    progress.pass_over(Origin(where, 0), 5)
+    progress.stage([Origin(where, 5)])
+    progress.pass_over(Origin(where, 6), 8)
+    progress.reload(())
+    assert not progress.stored(Origin(where, 4))
+    store(rows, progress.stage([Origin(where, 8)]))
+    progress.saved([Origin(where, 8)])
+    again = UnitProgress(UNIT, rows.values())
+    assert [offset for offset in range(9) if not again.stored(Origin(where, offset))] == [5]
+
+
+def test_many_offsets_without_effects_and_without_a_commit_take_little_memory() -> None:
+    progress, where = UnitProgress(UNIT, ()), STREAMS[0]
+    for pair in range(0, 20_000, 2):  # as calls end in another order than they began
+        for offset in (pair + 1, pair):
+            progress.pass_over(Origin(where, offset), offset + 1)
+    assert len(progress._passed[str(where)]) <= 1_001
+    written = progress.stage([Origin(where, 20_000)])
+    assert sum(len(row.done or b"") for row in written) < 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from tailrace.queue.effects.database import TransactionRefused
 from tailrace.queue.effects.sql_effects import SqlEffects
 from tailrace.queue.effects.sqlite import EffectsConnection
 from tailrace.queue.effects.unit import SqlUnitEffects
-from tailrace.subscription.worker.effects import Effects
+from tailrace.subscription.worker.effects import Effects, EffectsTransaction
 from tests.support.effects_contract import (
     CONSUMER,
     EffectsContract,
@@ -29,6 +30,7 @@ from tests.support.effects_contract import (
     pay,
 )
 from tests.support.processes import ended_well, fork
+from tests.support.waiting import DEADLINE_S, in_thread
 
 
 def query(file: Path, statement: str) -> list[tuple[Any, ...]]:
@@ -220,13 +222,26 @@ class TestSqlite(EffectsContract):
         transaction.commit([origin(1), origin(2)])
         assert database.paid() == [2]
 
-    def test_a_transaction_that_waits_too_long_for_another_is_unavailable(
+    def test_a_call_waits_for_the_other_calls_of_its_process_without_a_limit(
         self, file: Path, opens: Opens
     ) -> None:
-        unit = opens(file, busy_timeout_s=0.05).take_over(CONSUMER, "0.3", 5)
+        unit = opens(file, busy_timeout_s=0.01).take_over(CONSUMER, "0.3", 5)
+        first, begun = unit.begin(), list[EffectsTransaction]()
+        waiting = in_thread(lambda: begun.append(unit.begin()))
+        time.sleep(0.1)  # longer than it waits for other processes
+        assert begun == []
+        first.rollback()
+        waiting.join(DEADLINE_S)
+        begun[0].rollback()
+
+    def test_a_takeover_or_another_process_is_waited_for_with_a_limit(
+        self, file: Path, opens: Opens
+    ) -> None:
+        effects = opens(file, busy_timeout_s=0.05)
+        unit = effects.take_over(CONSUMER, "0.3", 5)
         first = unit.begin()
         with pytest.raises(EffectsUnavailable, match=r"another call .* for 0\.05 s"):
-            unit.begin()
+            effects.take_over(CONSUMER, "0.4", 6)
         first.rollback()
         other = sqlite3.connect(file, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")

@@ -6,19 +6,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.subscription.shard.permits import decode_permits, encode_permits
+from tailrace.subscription.shard.permits import (
+    NO_PERMITS,
+    Permits,
+    decode_permits,
+    encode_permits,
+)
 from tailrace.subscription.store.takeover import read_ledgers, read_permits
 from tests.support.shards import NAME, Shop, stored
 
 
 @given(st.sets(st.integers(0, 1 << 60), max_size=50))
 def test_offsets_are_decoded_as_they_were_encoded(offsets: set[int]) -> None:
-    assert decode_permits(encode_permits(offsets)) == offsets
+    permits = decode_permits(encode_permits("w1", offsets))
+    assert permits == (Permits("w1", frozenset(offsets)) if offsets else NO_PERMITS)
 
 
 def test_without_offsets_there_is_no_entry() -> None:
-    assert encode_permits([]) is None
-    assert decode_permits(None) == frozenset()
+    assert encode_permits("w1", []) is None
+    assert decode_permits(None) == NO_PERMITS
 
 
 def suspects(shop: Shop) -> int:
@@ -27,8 +33,8 @@ def suspects(shop: Shop) -> int:
     ledgers = read_ledgers(shop.backend, NAME, streams.mq)
     return sum(
         not ledgers[partition].acked(offset)
-        for partition, offsets in read_permits(shop.backend, NAME, streams).items()
-        for offset in offsets
+        for partition, permits in read_permits(shop.backend, NAME, streams).items()
+        for offset in permits.offsets
     )
 
 

@@ -26,7 +26,7 @@ def attempts_stored(shop: Shop) -> int:
 
 def permits_stored(shop: Shop) -> int:
     found = shop.backend.table.scan(f"subscription-permits/{NAME}")
-    return sum(len(decode_permits(value)) for _, value in found)
+    return sum(len(decode_permits(value).offsets) for _, value in found)
 
 
 def test_the_lag_of_a_key_is_derived_from_the_queues() -> None:
@@ -241,10 +241,10 @@ def test_a_call_alone_counts_only_if_its_worker_had_ended_when_the_next_owner_ca
     shop = Shop()
     shop.push("a", 1)
     shop.owner().start_calls()
-    hold = shop.backend.hold(HOLDS + "w1", "the process of all owners here")
     alone = shop.owner()
     alone.start_calls()
     assert alone.in_flight[1].alone
+    hold = shop.backend.hold(HOLDS + "w1", "the process of all owners here")
     second = shop.owner()
     second.advance()
     second.commit()
@@ -252,6 +252,35 @@ def test_a_call_alone_counts_only_if_its_worker_had_ended_when_the_next_owner_ca
     third = shop.owner()
     third.start_calls()
     assert third.calls == [(1, 1)], "no attempt has failed"
+
+
+def test_what_was_in_flight_in_a_process_that_lives_is_not_suspect() -> None:
+    """It has lost the shard, for example because its database did not answer."""
+    shop = Shop(concurrency=4)
+    for number in range(6):
+        shop.push(f"k{number}", number)
+    hold = shop.backend.hold(HOLDS + "w1", "the process of all owners here")
+    assert len(shop.owner().start_calls()) == 4
+    second = shop.owner()
+    assert len(second.start_calls()) == 4
+    assert not any(turn.alone for turn in second.in_flight.values())
+    hold.release()
+    third = shop.owner()
+    third.start_calls()
+    assert all(turn.alone for turn in third.in_flight.values()), "now one of them may have ended it"
+
+
+def test_the_permits_of_a_process_that_lives_are_removed_by_an_orderly_end() -> None:
+    shop = Shop(concurrency=4)
+    shop.push("a", 1)
+    with_hold = shop.backend.hold(HOLDS + "w1", "the process of all owners here")
+    shop.owner().start_calls()
+    assert permits_stored(shop) == 1
+    second = shop.owner()
+    second.advance()
+    second.leave()
+    assert permits_stored(shop) == 0
+    with_hold.release()
 
 
 def test_messages_that_waited_behind_others_of_their_key_are_not_suspect() -> None:

@@ -34,7 +34,7 @@ def _fill(backend: Backend) -> None:
     fence = raise_fence(backend.store, shard_fence("crm", "0.0", 0).name)
     failed = encode_attempts(Attempts(1, error="no stock"))
     table = {
-        permits_key("crm", where): encode_permits([9]),
+        permits_key("crm", where): encode_permits("w1", [9]),
         attempts_key("crm", Origin(where, 4)): failed,
     }
     backend.commit(Transaction(table=table, fence=fence))

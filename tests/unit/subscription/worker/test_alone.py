@@ -49,7 +49,7 @@ def test_a_suspect_is_called_with_nothing_in_flight_in_its_process(coroutines: b
     for name in NAMES:
         subscription = hub.create_subscription(name, topic="orders")
         key = permits_key(name, Partition("orders", 0, 0))
-        permits = encode_permits(range(SUSPECTS))  # as a worker that was killed leaves them
+        permits = encode_permits("gone", range(SUSPECTS))  # as a worker that was killed leaves them
         hub.backend.commit(Transaction(table={key: permits}))
 
         def handle(delivery: Delivery[Any], name: str = name) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tailrace import Delivery, Error
+from tailrace import Delivery, Error, Hub
 from tailrace.subscription.worker import loop_calls
 from tests.support.waiting import until
 from tests.support.workers import Office
@@ -66,3 +66,17 @@ def test_a_worker_bears_as_many_hung_calls_as_it_has_slots(
         assert not worker.wait(0.2)
         hangs[0].release.set()
         until(lambda: worker.stats().succeeded == 2)
+
+
+def test_a_pause_is_quiet_only_after_the_calls_that_were_given_up(
+    hangs: tuple[Hangs, Callable[..., Any]],
+) -> None:
+    office = Office()
+    hub: Hub = office.hub
+    queue = hub.queue("jobs", int)
+    queue.push(1, key="a")
+    with queue.tail(hangs[1], timeout="50ms") as consumer:
+        until(lambda: consumer.stats().failed >= 1)
+        assert not queue.pause(drain=True, timeout="300ms"), "the call still runs"
+        hangs[0].release.set()
+        assert queue.pause(drain=True, timeout="30s")

@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from tailrace import Delivery, EffectsUnavailable, Fenced, OutcomeUnknown, SqlEffects
+from tailrace import (
+    Delivery,
+    EffectsUnavailable,
+    Error,
+    Fenced,
+    Message,
+    OutcomeUnknown,
+    SqlEffects,
+)
 from tailrace.subscription.shard.attempts import Origin
 from tailrace.subscription.worker.effects import EffectsTransaction, UnitEffects
 from tests.support.waiting import until
@@ -67,6 +75,9 @@ class FaultyUnit:
 
     def stored(self, origin: Origin) -> bool:
         return self._unit.stored(origin)
+
+    def pass_over(self, first: Origin, after: int) -> None:
+        self._unit.pass_over(first, after)
 
     def begin(self) -> EffectsTransaction:
         if self._effects.begin_errors:
@@ -191,3 +202,40 @@ def test_a_batch_is_one_transaction(paid: Paid) -> None:
         until(lambda: worker.stats().succeeded == 20)
     assert max(sizes) == 5
     assert paid.rows() == list(range(20))
+
+
+def test_nothing_can_be_pushed_beside_effects_because_no_commit_is_one_of_both(
+    tmp_path: Path,
+) -> None:
+    office, paid = Office(), Paid(tmp_path)
+    refused: list[Exception] = []
+
+    def handle(delivery: Delivery[int]) -> None:
+        try:
+            delivery.tx.push("done", delivery.value)
+        except Error as error:
+            refused.append(error)
+        paid(delivery)
+
+    office.topic.push(1, key="a")
+    options: Any = {"guarantee": "exactly-once", "effects": paid.effects}
+    with office.subscription.start(handle, type=int, **options):
+        until(lambda: paid.rows() == [1])
+    assert "without effects" in str(refused[0])
+
+
+def test_filtered_messages_leave_no_gaps_in_what_the_database_stores(tmp_path: Path) -> None:
+    """Otherwise the rows grow with the number of messages that are handled."""
+    office, paid = Office(filter="key == 'a'"), Paid(tmp_path)
+    office.topic.push_many([("a" if number % 2 else "b", number) for number in range(400)])
+    options: Any = {"guarantee": "exactly-once", "effects": paid.effects}
+
+    def passes(message: Message[Any]) -> bool:
+        return message.offset % 4 == 3
+
+    with office.subscription.start(paid, type=int, filter=passes, **options):
+        until(lambda: len(paid.rows()) == 100)
+    with sqlite3.connect(paid.path) as connection:
+        (stored,) = connection.execute("SELECT sum(length(done)) FROM tailrace_effects").fetchone()
+    assert stored < 60
+    assert paid.rows() == [number for number in range(400) if number % 4 == 3]

@@ -89,6 +89,8 @@ class ShardCommit:
     """The entries of the ledgers, made from `acks` when the commit starts."""
     permitted: dict[Partition, set[int]] = field(default_factory=dict)
     """All permits of partitions, made from `permits` when the commit starts."""
+    worker: str = ""
+    """The process that may call them, set when the commit starts."""
     counts: ShardCounts | None = None
     """The counts of the shard with those of this commit, set when the commit starts."""
 

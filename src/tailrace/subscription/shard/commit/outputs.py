@@ -19,7 +19,9 @@ class PushedRecord(NamedTuple):
     @property
     def size_bytes(self) -> int:
         """The approximate size of the record."""
-        return OVERHEAD_BYTES + len(self.record.key or b"") + len(self.record.value)
+        record = self.record
+        headers = sum(len(name) + len(value) for name, value in (record.headers or {}).items())
+        return OVERHEAD_BYTES + len(record.key or b"") + headers + len(record.value)
 
 
 class PushedBatch(NamedTuple):

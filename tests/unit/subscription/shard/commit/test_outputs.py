@@ -9,6 +9,7 @@ import pytest
 from tailrace.backend.contract import Transaction
 from tailrace.delivery.outcome import FILTERED, SUCCESS, CallOutcome
 from tailrace.errors import BackendUnavailable, Error, InvalidValue, MessageTooLarge, UnknownTopic
+from tailrace.log.record import Record
 from tailrace.subscription.shard.queues import Queue
 from tailrace.subscription.shard.requests.request import RequestAction
 from tailrace.subscription.worker.outputs import OUTPUT_BYTES_MAX
@@ -252,6 +253,18 @@ def test_what_one_call_pushes_is_bounded() -> None:
         transaction.push("done", "x" * (OUTPUT_BYTES_MAX // 16 - 1000))
     with pytest.raises(MessageTooLarge, match="what one call pushes"):
         transaction.push("done", "x" * 20_000)
+
+
+def test_headers_count_and_a_message_alone_may_be_larger() -> None:
+    shop = shop_with_output()
+    shop.push("a", 1)
+    owner = shop.owner()
+    owner.start_calls()
+    transaction, large = owner.transaction(1), bytes(OUTPUT_BYTES_MAX)
+    record = Record(0, 1, 0, 0, b"a", {"trace": large}, b"1")
+    transaction.push_record("done", record)
+    with pytest.raises(MessageTooLarge, match="what one call pushes"):
+        transaction.push("done", 2)
 
 
 def test_queues_of_subscriptions_and_topics_of_other_hubs_are_refused() -> None:
