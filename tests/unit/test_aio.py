@@ -152,11 +152,10 @@ def test_a_worker_is_waited_for_again_and_by_several_and_raises_what_ended_it(
             await hub.create_topic("numbers", int, partitions=1)
             crm = await hub.create_subscription("crm", topic="numbers")
             async with await crm.start(_pass) as worker, asyncio.timeout(DEADLINE_S):
-                before = threading.active_count()
                 for _ in range(5):
                     assert not await worker.wait(0.01)
-                while threading.active_count() > before + 1:  # threads that are about to end
-                    await asyncio.sleep(0.01)
+                names = [thread.name for thread in threading.enumerate()]
+                assert names.count("tailrace crm wait") == 1
                 waiting = [asyncio.create_task(worker.wait()) for _ in range(2)]
                 await crm.delete()
                 for task in waiting:

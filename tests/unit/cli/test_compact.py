@@ -20,6 +20,8 @@ from tests.support.records import record
 
 KEYS = "AABBAABBCACBAACBA"
 LOG = Partition("commits", 0, 0)
+TIME_MS = 1_495_000_000_000
+"""The time of all records."""
 
 
 @pytest.fixture
@@ -125,11 +127,11 @@ def test_a_range_of_time_with_dropped_messages_is_refused_with_what_is_left(
         topic = hub.topic(LOG.topic)
         with pytest.raises(tailrace.NotRetained) as refused:
             spans(topic, 0)
-        assert refused.value.retained == (0, 0)
-        late = topic.push(b"late", timestamp=5_000)
+        assert refused.value.retained == (TIME_MS, TIME_MS), "that of the active segment"
+        late = topic.push(b"late", timestamp=TIME_MS + 5_000)
         with pytest.raises(tailrace.NotRetained):
             spans(topic, 0)
-        (span,) = spans(topic, 1)
+        (span,) = spans(topic, TIME_MS + 1)
         assert (span.start, span.end) == (late.offset, late.offset + 1)
 
 

@@ -215,11 +215,6 @@ class ShardMachine:
         return bool(ends or self._outbox.full or self._outbox.quiesces)
 
     @property
-    def in_flight(self) -> int:
-        """The number of messages in calls that are under way."""
-        return sum(turn.messages for turn in self._calls.under_way)
-
-    @property
     def alone(self) -> Turn | None:
         """The message that is called alone, from `begin_alone` until its outcome is stored."""
         return self._calls.alone
@@ -243,10 +238,7 @@ class ShardMachine:
     def take_more(self, most: int) -> list[Turn]:
         """Return further messages for a call that takes several, at most so many."""
         found: list[Turn] = []
-        while len(found) < most and self._calls.can_join:
-            turn = self.take()
-            if turn is None:
-                break
+        while len(found) < most and self._calls.can_join and (turn := self.take()) is not None:
             found.append(turn)
         return found
 

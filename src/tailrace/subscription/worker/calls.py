@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from tailrace.delivery.delivery import Delivery, Outputs
@@ -18,6 +19,28 @@ Handler: TypeAlias = Callable[..., object]
 """A function of a delivery; or of a list of them, if it takes several messages at once."""
 
 
+class CallEnd:
+    """Decides, once, between the commit of a call's effects and giving the call up. Any thread may
+    use it."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._chosen: str | None = None
+
+    def commit(self) -> bool:
+        """Choose the commit. False if the call was given up: its message counts as failed."""
+        return self._choose("commit")
+
+    def give_up(self) -> bool:
+        """Choose to give the call up. False if its commit has begun: its end is awaited."""
+        return self._choose("give up")
+
+    def _choose(self, wanted: str) -> bool:
+        with self._mutex:
+            self._chosen = self._chosen or wanted
+            return self._chosen == wanted
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
     """The messages to call the handler with, and the shard that they belong to.
@@ -29,6 +52,7 @@ class Call:
     turns: tuple[Turn, ...]
     deliveries: tuple[Delivery[Any], ...]
     batch: bool = False
+    end: CallEnd = field(default_factory=CallEnd)
 
     @property
     def argument(self) -> Delivery[Any] | list[Delivery[Any]]:

@@ -39,6 +39,11 @@ def effects_call(handler: Handler) -> Callable[[Call], Any]:
                     "a handler with effects returned an awaitable, which nothing awaits",
                     "use a function that is not async",
                 )
+            if not call.end.commit():
+                raise Error(
+                    "the call took longer than its timeout, so its effects are not stored",
+                    "let the handler be shorter, or start it with a longer timeout",
+                )
         except BaseException:
             transaction.rollback()
             raise

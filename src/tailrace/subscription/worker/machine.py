@@ -185,16 +185,14 @@ class WorkerMachine(Generic[S]):
         turns: list[Turn] = []
         while len(turns) < min(most, room) and (more := owned.machine.take_more(1)):
             turns += more
-            self._count(more, 1)
+            self._count(owned, more, 1)
         self._gate.join(self._place, len(turns))
         return turns
 
     def split(self, owned: S, turns: Sequence[Turn]) -> None:
         """Record that a call with several messages failed: each is called again by itself."""
-        self._end(turns)
-        if owned.removed:
-            self._end_lost(owned, turns)
-        else:
+        self._end(owned, turns)
+        if not owned.removed:
             owned.machine.split(turns)
         self.interrupt()
 
@@ -227,18 +225,22 @@ class WorkerMachine(Generic[S]):
         for owned in shards:
             turn = owned.machine.take()
             if turn is not None:
-                self._count((turn,), 1)
+                self._count(owned, (turn,), 1)
                 return owned, turn
         self._gate.end(self._place)
         return None
 
-    def _end(self, turns: Sequence[Turn]) -> None:
-        self._count(turns, -1)
+    def _end(self, owned: S, turns: Sequence[Turn]) -> None:
+        self._count(owned, turns, -1)
+        if owned.removed:
+            self._lost_calls[owned.name] -= sum(turn.messages for turn in turns)
         self._gate.end(self._place, len(turns))
 
-    def _count(self, turns: Sequence[Turn], sign: int) -> None:
+    def _count(self, owned: S, turns: Sequence[Turn], sign: int) -> None:
         """Count the messages in flight. Dead letters take at most half of the slots."""
-        self.in_flight += sign * sum(turn.messages for turn in turns)
+        messages = sign * sum(turn.messages for turn in turns)
+        owned.in_flight += messages
+        self.in_flight += messages
         self._suspects += sign * sum(turn.alone for turn in turns)
         self._look_if_settled()
         letters = sign * sum(turn.queue is Queue.DLQ for turn in turns)
@@ -270,10 +272,8 @@ class WorkerMachine(Generic[S]):
         self, owned: S, turn: Turn, outcome: CallOutcome, *, now: float, now_ms: int, random: float
     ) -> None:
         """Record the outcome of a call. That of a shard which was lost meanwhile has no effect."""
-        self._end((turn,))
-        if owned.removed:
-            self._end_lost(owned, (turn,))
-        else:
+        self._end(owned, (turn,))
+        if not owned.removed:
             owned.machine.finished(turn, outcome, now=now, now_ms=now_ms, random=random)
         self.interrupt()
 
@@ -281,9 +281,6 @@ class WorkerMachine(Generic[S]):
         """True unless calls of an earlier grant of the shard are under way here: a message of their
         keys would be called beside them."""
         return not self._lost_calls[owned.name]
-
-    def _end_lost(self, owned: S, turns: Sequence[Turn]) -> None:
-        self._lost_calls[owned.name] -= sum(turn.messages for turn in turns)
 
     # Commits.
 
@@ -350,5 +347,5 @@ class WorkerMachine(Generic[S]):
     def _remove(self, owned: S | None) -> None:
         if owned is not None and self.shards.get(owned.name) is owned:
             owned.removed = True
-            self._lost_calls[owned.name] += owned.machine.in_flight
+            self._lost_calls[owned.name] += owned.in_flight
             del self.shards[owned.name]

@@ -17,6 +17,8 @@ class OwnedShard:
         self.name = unit
         self.epoch = epoch
         self.machine = ShardMachine(options, worker)
+        self.in_flight = 0
+        """The number of its messages in calls that are under way."""
         self.removed = False
         """True once the worker does not own the shard any more."""
         self.definitions = 0

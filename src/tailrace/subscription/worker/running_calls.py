@@ -90,7 +90,11 @@ class RunningCalls:
     def _pop_late(self) -> list[Call]:
         now = self._monotonic()
         with self._mutex:
-            late = [call for call, deadline in self._deadlines.items() if deadline <= now]
+            past = [call for call, deadline in self._deadlines.items() if deadline <= now]
+            late = [call for call in past if call.end.give_up()]
+            for call in past:
+                del self._deadlines[call]
+                self._deadlines[call] = now + self._limit_s  # its commit is under way
             for call in late:
                 del self._deadlines[call]
                 self._given_up[call] = call.names

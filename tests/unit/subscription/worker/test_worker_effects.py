@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ from tailrace import (
     Fenced,
     Message,
     OutcomeUnknown,
+    Retry,
     SqlEffects,
 )
 from tailrace.subscription.shard.attempts import Origin
 from tailrace.subscription.worker.effects import EffectsTransaction, UnitEffects
-from tests.support.waiting import until
+from tests.support.waiting import DEADLINE_S, until
 from tests.support.workers import Office
 
 
@@ -239,3 +241,22 @@ def test_filtered_messages_leave_no_gaps_in_what_the_database_stores(tmp_path: P
         (stored,) = connection.execute("SELECT sum(length(done)) FROM tailrace_effects").fetchone()
     assert stored < 60
     assert paid.rows() == [number for number in range(400) if number % 4 == 3]
+
+
+def test_a_call_that_was_given_up_stores_no_effects_later(tmp_path: Path) -> None:
+    """Otherwise a dead letter would have rows, and who discards it would not know."""
+    office, paid = Office(retry=Retry(attempts=1)), Paid(tmp_path)
+    release = threading.Event()
+
+    def handle(delivery: Delivery[int]) -> None:
+        paid(delivery)
+        release.wait(DEADLINE_S)
+
+    office.topic.push(1, key="a")
+    options: Any = {"guarantee": "exactly-once", "effects": paid.effects, "timeout": "50ms"}
+    with office.subscription.start(handle, type=int, **options):
+        until(lambda: len(office.subscription.dead_letters) == 1)
+        release.set()
+    with sqlite3.connect(paid.path) as connection:
+        connection.execute("BEGIN IMMEDIATE")  # the transaction of the call has ended
+    assert paid.rows() == []
