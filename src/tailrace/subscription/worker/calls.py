@@ -20,25 +20,27 @@ Handler: TypeAlias = Callable[..., object]
 
 
 class CallEnd:
-    """Decides, once, between the commit of a call's effects and giving the call up. Any thread may
-    use it."""
+    """Decides between the commit of a call's effects and giving the call up. Any thread may use
+    it."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._chosen: str | None = None
+        self._commits = self._awaited = self._given_up = False
 
     def commit(self) -> bool:
-        """Choose the commit. False if the call was given up: its message counts as failed."""
-        return self._choose("commit")
+        """Begin the commit. False if the call was given up: its message counts as failed."""
+        with self._mutex:
+            self._commits = not self._given_up
+            return self._commits
 
     def give_up(self) -> bool:
-        """Choose to give the call up. False if its commit has begun: its end is awaited."""
-        return self._choose("give up")
-
-    def _choose(self, wanted: str) -> bool:
+        """Give the call up. False, once, if its commit has begun: that is awaited as long again."""
         with self._mutex:
-            self._chosen = self._chosen or wanted
-            return self._chosen == wanted
+            if self._commits and not self._awaited:
+                self._awaited = True
+                return False
+            self._given_up = True
+            return True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
