@@ -27,6 +27,7 @@ from tailrace.delivery.retry import DEFAULT_RETRY, Retry
 from tailrace.duration import parse_duration
 from tailrace.errors import InvalidValue
 from tailrace.group.store.start import StartLike
+from tailrace.hub.handler import label_of
 from tailrace.hub.hub import Hub
 from tailrace.hub.opening import open as open_hub
 from tailrace.subscription.worker.defaults import CONCURRENCY, DRAIN_TIMEOUT, TIMEOUT
@@ -180,6 +181,8 @@ class App:
         `InvalidName` or `InvalidValue` if a value or the handler is not valid, or if the app
         declares the name twice. The error names the handler.
         """
+        if callable(name):  # `@app.queue` without its arguments would declare nothing
+            raise InvalidValue("name", label_of(name), '@app.queue("NAME") above the handler')
 
         def declare(function: Q) -> Q:
             declared = declared_queue(

@@ -326,7 +326,7 @@ class Hub(Unpicklable):
         consumers share, and the `retry` policy and `on_dead_letter` of `create_subscription`. Of an
         existing queue they must be the same if they are given, otherwise `QueueExists`. An existing
         topic of the name is `TopicExists`; with `from_topic` it becomes a queue, from its first
-        message on.
+        message on, and `UnknownTopic` says that there is none.
         """
         options = QueueOptions(shards, retry, on_dead_letter, strict, from_topic)
         return open_queue(self, name, type, options, self._clock.now_ms())

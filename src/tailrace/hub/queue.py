@@ -41,7 +41,6 @@ from tailrace.topic.composite import Definition, first_definition
 from tailrace.topic.envelope import Envelope
 from tailrace.topic.record_builder import Headers, Key, Time
 from tailrace.topic.router import RouterKind
-from tailrace.topic.view import find as find_topic
 from tailrace.user_name import user_at_host
 
 if TYPE_CHECKING:
@@ -78,10 +77,9 @@ def open_queue(hub: Hub, name: str, type: Any, options: QueueOptions, now_ms: in
     if found is None and options.strict:
         raise UnknownQueue(name, backend.name, hub.queues())
     if found is None:
-        is_topic = options.from_topic and find_topic(backend, name) is not None
-        topic = None if is_topic else _new_topic(type, options.shards, now_ms)
-        if is_topic:
-            hub.topic(name, type)  # the type must agree
+        topic = None if options.from_topic else _new_topic(type, options.shards, now_ms)
+        if options.from_topic:
+            hub.topic(name, type)  # it must exist, and the type must agree
         create_queue(backend, name, wanted, topic, now_ms)
     else:
         read_subscription(backend, name)  # its topic must exist

@@ -86,6 +86,12 @@ def test_a_mistake_is_an_error_at_the_declaration_that_names_the_handler(
     assert problem in str(refused.value)
 
 
+def test_a_decorator_without_its_arguments_is_refused() -> None:
+    without: Any = App().queue
+    with pytest.raises(InvalidValue, match=r"render.*@app\.queue\("):
+        without(render)
+
+
 def test_a_reserved_name_is_refused() -> None:
     with pytest.raises(InvalidName):
         App().queue("tailrace.jobs")(render)

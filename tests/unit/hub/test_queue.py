@@ -185,6 +185,12 @@ def test_an_existing_topic_becomes_a_queue_from_its_first_message_on(hub: Hub) -
     assert queue.stats().total.ready == 1
 
 
+def test_a_topic_that_is_to_become_a_queue_must_exist(hub: Hub) -> None:
+    with pytest.raises(UnknownTopic):
+        hub.queue("jobs", int, from_topic=True)
+    assert (hub.queues(), hub.topics()) == ([], [])
+
+
 def test_push_many_takes_pairs_or_envelopes_and_no_mixture(hub: Hub) -> None:
     queue = hub.queue("jobs", int)
     assert len(queue.push_many([("c7", 1), (None, 2)])) == 2
