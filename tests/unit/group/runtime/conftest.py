@@ -21,8 +21,10 @@ def scripted(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scripte
     scripted = ScriptedRuntime(backend)
     yield scripted
     scripted.end()
-    assert set(threading.enumerate()) <= threads
+    left = set(threading.enumerate()) - threads
+    assert all(thread.name.startswith("tailrace-sync") for thread in left), "those of the backend"
     backend.close()
+    assert set(threading.enumerate()) <= threads
     assert _open_files() <= files
     assert not list((tmp_path / "hub").glob("hub.sockets/*"))
     assert not list((tmp_path / "hub").glob("hub.holds/*"))
