@@ -76,7 +76,7 @@ def plan_compaction(hub: Hub, where: str | None) -> ChangePlan:
     if not plans:
         consumer = "no registered consumer" if where else "no topic with a registered consumer"
         reason = f"{consumer}, so no message counts as consumed"
-        if where is not None and _is_queue(hub, where):
+        if where is not None and where.partition("/")[0] in hub.queues():
             reason = "it is the topic of a queue, which keeps its messages for replays"
         summary = f"{target}: nothing to compact: {reason}"
         return ChangePlan(target, False, summary)
@@ -109,13 +109,8 @@ def compact(hub: Hub, where: str | None) -> CompactionReport:
 
 def _compactable(hub: Hub, where: str | None) -> list[Partition]:
     """Return the partitions of the hub, of a topic, or the named one, except those of queues."""
-    found = partitions_in(hub, where)
-    return [partition for partition in found if not _is_queue(hub, partition.topic)]
-
-
-def _is_queue(hub: Hub, where: str) -> bool:
-    """True if a topic, or that of a partition, is the topic of a queue."""
-    return where.partition("/")[0] in hub.queues()
+    queues = frozenset(hub.queues())
+    return [each for each in partitions_in(hub, where) if each.topic not in queues]
 
 
 def _plan(log: HasSegments, partition: Partition, low: LowWater) -> tuple[PartitionPlan, str]:
