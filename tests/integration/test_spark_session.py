@@ -92,6 +92,46 @@ with tailrace.open("hub") as hub:
         print(failed)
 """
 
+DEFECT = """
+import threading
+import tailrace
+from tailrace.pipeline.engine.spark import SparkEngine
+from tailrace.pipeline.writing.writer_run import WriterRun
+
+writing = threading.Event()
+write, overtaken = SparkEngine._write_there, WriterRun.overtaken
+
+
+def write_there(self, job, stopping):
+    if threading.current_thread().name != "lake/files":
+        writing.set()  # A batch of the query.
+    return write(self, job, stopping)
+
+
+def fails_beside_a_batch(self):
+    if writing.is_set():
+        raise RuntimeError("the driver of the writer has a defect")
+    return overtaken(self)
+
+
+def follow(progress):
+    states = [writer.state for writer in progress.writers]
+    if "failed" in states:
+        lake.stop()
+    elif not writing.is_set():
+        with open("in/orders.jsonl", "a") as more:
+            more.write('{"id": 3}\\n')
+
+
+SparkEngine._write_there, WriterRun.overtaken = write_there, fails_beside_a_batch
+lake = tailrace.Pipeline.from_file("lake.toml")
+with tailrace.open("hub") as hub:
+    try:
+        lake.run(hub, progress=follow, master="local[1]")
+    except tailrace.PipelineFailed as failed:
+        print(failed)
+"""
+
 
 @pytest.fixture
 def lake(tmp_path: Path) -> LakeFile:
@@ -130,9 +170,16 @@ def test_a_python_that_does_not_start_is_named_with_its_host_and_the_remedy(
     missing = str(lake.directory / "no-python")
     done = lake.run(sys.executable, "-c", MINE, missing, PYSPARK_PYTHON=sys.executable)
     reason = f"cannot run the Python {missing}: No such file or directory · install it there"
-    assert reason in done.stdout
+    assert reason in done.stdout, done.stdout + done.stderr
     assert "waits for executors" in done.stderr
     assert "the executor on host " in lake.tailrace("explain", "lake/files").stdout
+
+
+def test_an_error_beside_a_batch_of_the_query_is_not_hidden_by_the_end_of_the_batch(
+    lake: LakeFile,
+) -> None:
+    printed = lake.run(sys.executable, "-c", DEFECT).stdout
+    assert "the driver of the writer has a defect" in printed, printed
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])

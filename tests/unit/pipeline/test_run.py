@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -107,6 +109,27 @@ def test_a_slow_writer_is_stopped_between_two_batches(hub: Hub, tmp_path: Path) 
     assert len(delivered(path)) < 100
     made.run(hub, once=True)
     assert delivered(path) == list(range(100))
+
+
+def test_a_thread_that_waits_for_the_batch_of_another_one_begins_none_after_a_stop(
+    hub: Hub, tmp_path: Path
+) -> None:
+    made = pipeline(tmp_path, 10)
+    path = tmp_path / "slow"
+    path.mkdir()
+    slow = PausingWriter(RecordingWriter(str(path)), str(path))
+    made.write("slow", slow, engine="direct", batch_rows=1)
+    running = RunningPipeline(made.prepare(hub, until=Until.STOPPED))
+    until((path / "paused").exists)
+    (writer,) = running.run._writers
+    second = threading.Thread(target=writer.drain)
+    second.start()
+    until(lambda: sys._current_frames()[second.ident or 0].f_code.co_name == "drain")
+    writer.stopping.set()
+    (path / "go").touch()
+    second.join()
+    assert running.stop() is RunOutcome.STOPPED
+    assert delivered(path) == [0]
 
 
 def test_a_batch_that_is_not_finished_in_time_is_redelivered(hub: Hub, tmp_path: Path) -> None:

@@ -77,6 +77,8 @@ class SparkDriver:
                 if self._keep_query(run, limit):
                     due = 0.0
                 run.stopping.wait(POLL_S)
+        except Exception as error:
+            run.fail(error)  # Before the query is stopped: the error of its batch would hide it.
         finally:
             self._stop_query()
             self.engine.executors.close()

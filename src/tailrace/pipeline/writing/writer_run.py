@@ -210,7 +210,7 @@ class WriterRun:
                 if fenced or self.outage is not None:
                     self.begin()
                 with self._mutex:
-                    if self.failed:  # in another thread that drained, meanwhile
+                    if not self._continues:  # because of what another thread did, meanwhile
                         return
                     if not self._advance(ends):
                         if self.outage is not None:
