@@ -107,7 +107,8 @@ def test_a_replay_has_retries_and_dead_letters_of_its_own() -> None:
         assert len(queue.dead_letters) == 0
         handler.when(5, lambda _: None)
         replay.dead_letters.redeliver(all=True, reason="it is there now")
-        until(lambda: replay.progress().done == 10)
+        assert done(replay)
+        assert replay.progress().done == 10
     assert replay.progress().dead == 0
     assert replay.progress().total == 10
     assert replay.job.counts.done == 10

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tailrace.amount import format_amount
 from tailrace.cli.app.run import load_from
 from tailrace.cli.arguments import queue_argument
 from tailrace.cli.command import verb
@@ -115,13 +116,16 @@ def _work(context: CommandContext, queue: str, options: dict[str, Any]) -> None:
 
 
 def _report_text(report: ReplayReport) -> str:
-    from tailrace.operations.queue.replay import resume_command
+    from tailrace.operations.queue.replay import letters_command, resume_command
 
     text = f"{report.queue}, replay {report.id}: {report.state}, {report.done:,} replayed"
     if report.state == "running":
         command = resume_command(report.queue, report.id, has_handler=report.has_handler)
         return f"{text}, {report.left + report.retrying:,} left; to continue: {command}"
-    return text + (f", {report.dead:,} dead letters" if report.dead else "")
+    if report.dead:
+        command = letters_command(report.queue, report.id)
+        text += f", {format_amount(report.dead, 'dead letter')}; to list them: {command}"
+    return text
 
 
 def _replays_table(reports: list[ReplayReport]) -> str:

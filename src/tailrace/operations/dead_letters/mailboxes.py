@@ -32,7 +32,9 @@ from tailrace.operations.pipeline.lookup import (
 )
 from tailrace.operations.topic.lookup import find_topic
 from tailrace.pipeline.catalog import RegisteredPipeline, find, pipelines
+from tailrace.subscription.store.definition import find_definition
 from tailrace.subscription.store.lifecycle import read_subscription
+from tailrace.subscription.store.names import replay_of
 from tailrace.subscription.store.requests.letters import open_letters
 from tailrace.suggestion import did_you_mean
 from tailrace.topic.internal_topics import is_queue
@@ -152,8 +154,8 @@ class SubscriptionMailbox:
 
 
 def open_mailbox(hub: Hub, consumer: str) -> ConsumerMailbox | SubscriptionMailbox:
-    """Return the letters of a writer, ``lake/crm``, a whole pipeline, ``lake``, a subscription, or
-    a group.
+    """Return the letters of a writer, ``lake/crm``, a whole pipeline, ``lake``, a subscription, a
+    replay, ``tailrace.replay.jobs.nightly``, or a group.
 
     Raise `InvalidValue` if the name is unknown, or if it is that of a group and of a pipeline or
     subscription.
@@ -166,7 +168,7 @@ def open_mailbox(hub: Hub, consumer: str) -> ConsumerMailbox | SubscriptionMailb
     kind = consumer.removesuffix(name)
     letters = _topic_of_group(hub, name)
     pipeline = find(hub.backend.store, name) if kind in ("", PIPELINE) else None
-    is_subscription = kind in ("", SUBSCRIPTION) and name in hub.subscriptions()
+    is_subscription = kind in ("", SUBSCRIPTION) and _is_subscription(hub, name)
     if not kind and letters is not None and (pipeline is not None or is_subscription):
         other = PIPELINE if pipeline is not None else SUBSCRIPTION
         both = f"{name!r} is a {other.removesuffix(':')} and a group"
@@ -181,6 +183,12 @@ def open_mailbox(hub: Hub, consumer: str) -> ConsumerMailbox | SubscriptionMailb
     if not is_group or kind not in ("", GROUP):
         raise _unknown(hub, consumer)
     return GroupMailbox(hub, name, Mailbox(letters, consumer))
+
+
+def _is_subscription(hub: Hub, name: str) -> bool:
+    """True if there is a subscription of the name, also that of a replay."""
+    is_replay = replay_of(name) is not None and find_definition(hub.backend, name) is not None
+    return is_replay or name in hub.subscriptions()
 
 
 def _plain(consumer: str) -> str:

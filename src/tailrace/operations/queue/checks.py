@@ -10,9 +10,10 @@ from tailrace.errors import UnknownReplay
 from tailrace.hub.hub import Hub
 from tailrace.operations.problem import Problem
 from tailrace.operations.queue.accounting import difference_text, read_accounts
-from tailrace.operations.queue.replay import resume_command
+from tailrace.operations.queue.replay import letters_command, resume_command
 from tailrace.queue.replay.job import ReplayState, StoredReplay, stored_replays
 from tailrace.queue.replay.lifecycle import peek_at
+from tailrace.queue.replay.progress import ReplayProgress
 from tailrace.subscription.store.owners import workers
 
 
@@ -25,22 +26,31 @@ def check_accounts(hub: Hub, name: str) -> Iterator[Problem]:
 
 
 def check_replays(hub: Hub, name: str) -> Iterator[Problem]:
-    """Yield a problem for each replay of a queue that has messages left and no process that works
-    on it."""
+    """Yield a problem for each replay of a queue that has work left and no process for it, and for
+    each one with dead letters."""
     for replay in stored_replays(hub.backend, name):
-        if replay.job.state is ReplayState.RUNNING and (what := _unattended(hub, replay)):
-            command = resume_command(name, replay.id, has_handler=replay.job.has_handler)
-            yield Problem(f"queue {name}", what, command)
+        if replay.job.state is not ReplayState.RUNNING and not replay.job.counts.dead:
+            continue
+        try:
+            progress = peek_at(hub.backend, name, replay.id)
+        except UnknownReplay:  # it was removed since it was listed
+            continue
+        yield from (
+            Problem(f"queue {name}", f"replay {replay.id}{what}", command)
+            for what, command in _problems(hub, replay, progress)
+        )
 
 
-def _unattended(hub: Hub, replay: StoredReplay) -> str | None:
-    if workers(hub.backend, replay.subscription, {}):
-        return None
-    try:
-        progress = peek_at(hub.backend, replay.queue, replay.id)
-    except UnknownReplay:  # it was removed since it was listed
-        return None
-    if progress.state is not ReplayState.RUNNING:
-        return None
-    left = format_amount(progress.left + progress.retrying, "message")
-    return f"replay {replay.id} UNATTENDED: {left} left, no process works on it"
+def _problems(
+    hub: Hub, replay: StoredReplay, progress: ReplayProgress
+) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a replay, and the command for it."""
+    running = progress.state is ReplayState.RUNNING
+    if running and not workers(hub.backend, replay.subscription, {}):
+        count = progress.left + progress.retrying
+        left = f"{format_amount(count, 'message')} left" if count else "a request for dead letters"
+        command = resume_command(replay.queue, replay.id, has_handler=replay.job.has_handler)
+        yield f" UNATTENDED: {left}, no process works on it", command
+    if progress.dead:
+        dead = format_amount(progress.dead, "pending dead letter")
+        yield f": {dead}", letters_command(replay.queue, replay.id)

@@ -15,6 +15,7 @@ from tailrace.hub.hub import Hub
 from tailrace.hub.replay import Replay
 from tailrace.operations.audit import append_audit, audit_entry
 from tailrace.queue.replay.progress import ReplayProgress
+from tailrace.subscription.store.names import replay_subscription
 from tailrace.terminal.tables import format_time
 from tailrace.topic.offset_spec import parse_time
 
@@ -96,6 +97,11 @@ def resume_command(queue: str, id: str, *, has_handler: bool) -> str:
     """Return the command that continues a replay."""
     handler = " --handler MODULE:FUNCTION" if has_handler else ""
     return f"tailrace queue replay {queue} --resume {id}{handler}"
+
+
+def letters_command(queue: str, id: str) -> str:
+    """Return the command that lists the dead letters of a replay."""
+    return f"tailrace dlq {replay_subscription(queue, id)} list"
 
 
 def progress_text(name: str, progress: ReplayProgress) -> str:

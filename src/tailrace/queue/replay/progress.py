@@ -12,6 +12,7 @@ from tailrace.queue.replay.job import ReplayCounts, ReplayJob, ReplayState
 from tailrace.subscription.shard.commit.counts import ShardCounts, counts_table, decode_counts
 from tailrace.subscription.shard.replay_bounds import ReplayBounds
 from tailrace.subscription.store.definition import StoredSubscription
+from tailrace.subscription.store.requests.entries import pending_requests
 from tailrace.subscription.store.takeover import read_ledgers
 from tailrace.topic.ledger import Progress
 from tailrace.topic.record_count import amount_left, amount_within
@@ -54,7 +55,8 @@ def ended_progress(job: ReplayJob) -> ReplayProgress:
 def read_progress(
     backend: Backend, stored: StoredSubscription, bounds: ReplayBounds
 ) -> ReplayProgress:
-    """Count the messages of a replay. It is done if no message is left or retrying.
+    """Count the messages of a replay. It is done if no message is left or retrying, and no request
+    on its dead letters is pending.
 
     MQ is counted before RQ, and RQ before DLQ: a message that moves meanwhile is counted twice,
     and never missed.
@@ -72,7 +74,8 @@ def read_progress(
     dlq = [where for each in streams for where in each.dlq]
     dead = _left(backend, dlq, read_ledgers(backend, stored.name, dlq))
     counts = _counts(backend, stored.name)
-    state = ReplayState.DONE if ended and not retrying else ReplayState.RUNNING
+    waits = not ended or retrying or pending_requests(backend, stored.name)
+    state = ReplayState.RUNNING if waits else ReplayState.DONE
     return ReplayProgress(state, counts.acked, left, retrying, dead, counts.discarded)
 
 

@@ -97,6 +97,32 @@ def test_the_status_does_not_report_a_replay_on_which_a_process_works(cli: Comma
             over.set()
 
 
+def test_dead_letters_of_a_replay_are_reported_listed_and_redelivered(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    name = "tailrace.replay.jobs.again"
+    file, present = tmp_path / "replayed_again.py", tmp_path / "present"
+    file.write_text(
+        f"import pathlib, tailrace\ndef handle(job):\n    if job.value == 1 and "
+        f"not pathlib.Path({str(present)!r}).exists():\n        raise tailrace.Reject('absent')\n"
+    )
+    handler = ("--handler", f"{file}:handle")
+    options = ("--from", WITHIN, "--to", AFTER, "--id", "again", *handler)
+    printed = cli.run("queue", "replay", "jobs", *options).stdout
+    assert f": done, 1 replayed, 2 dead letters; to list them: tailrace dlq {name} list" in printed
+    assert "Reject: absent" in cli.run("dlq", name, "list").stdout
+    assert "replay again: 2 pending dead letters" in cli.run("status", status=4).stdout
+
+    present.touch()
+    cli.run("dlq", name, "redeliver", "--all", status=3)  # Nobody works on the replay.
+    assert (
+        "a request for dead letters, no process works on it" in cli.run("status", status=4).stdout
+    )
+    resumed = cli.run("queue", "replay", "jobs", "--resume", "again", *handler).stdout
+    assert ": done, 3 replayed\n" in resumed
+    assert "replay again" not in cli.run("status", status=4).stdout
+
+
 def test_a_replay_is_cancelled_once(cli: CommandLine) -> None:
     create(cli, "again")
     assert (
