@@ -26,6 +26,7 @@ from tailrace.pipeline.pipeline import Pipeline
 from tailrace.pipeline.reader_failure import find_failure
 from tailrace.pipeline.report import RunOutcome, RunProgress
 from tailrace.pipeline.run import PipelineRun
+from tailrace.pipeline.writing.writer_run import WriterRun
 from tailrace.source.reader import ReaderSession, Until
 from tailrace.testing import MemoryBackend
 from tailrace.testing.unreliable import UnreliableBackend
@@ -130,6 +131,40 @@ def test_a_thread_that_waits_for_the_batch_of_another_one_begins_none_after_a_st
     second.join()
     assert running.stop() is RunOutcome.STOPPED
     assert delivered(path) == [0]
+
+
+class _UnreachableAtSecondBegin(RecordingWriter, frozen=True):
+    """A recording writer that its driver cannot begin again while the sink is down."""
+
+    def begin(self, writer: str, open_plan: str | None) -> None:
+        if Path(self.path, "known").exists() and Path(self.path, "down").exists():
+            raise ConnectionError("the sink is down")
+        Path(self.path, "known").touch()
+
+
+def test_no_other_thread_delivers_before_a_failed_try_is_recorded(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a writer that has delivered everything would end as one that waits for its sink."""
+    made = pipeline(tmp_path, 10)
+    (tmp_path / "lost").mkdir()
+    (tmp_path / "lost" / "down").touch()
+    made.write("lost", _UnreachableAtSecondBegin(str(tmp_path / "lost")), engine="direct")
+    seen: list[list[int]] = []
+    wait_or_fail = WriterRun.wait_or_fail
+
+    def beside_another_thread(run: WriterRun, error: Exception) -> None:
+        (tmp_path / "lost" / "down").unlink()
+        other = threading.Thread(target=run.drain, daemon=True)
+        other.start()
+        other.join(0.5)
+        seen.append(delivered(tmp_path / "lost"))
+        wait_or_fail(run, error)
+
+    monkeypatch.setattr(WriterRun, "wait_or_fail", beside_another_thread)
+    assert made.run(hub, once=True).outcome is RunOutcome.DONE
+    assert seen == [[]]
+    assert delivered(tmp_path / "lost") == list(range(10))
 
 
 def test_a_batch_that_is_not_finished_in_time_is_redelivered(hub: Hub, tmp_path: Path) -> None:

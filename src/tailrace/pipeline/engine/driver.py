@@ -64,23 +64,15 @@ def drain_on_commit(
 
     Begins again whenever an operator overtook the driver. Returns when `finished` returns True.
     """
-    begin(run)
+    run.begin_or_wait()
     while True:
         follower.arm()
         if run.overtaken():
-            begin(run)
+            run.begin_or_wait()
         drain()
         if finished():
             return
         follower.wait(POLL_S)
-
-
-def begin(run: WriterRun) -> None:
-    """Take the writer over; if its sink cannot be reached the writer waits, else it fails."""
-    try:
-        run.begin()
-    except Exception as error:
-        run.wait_or_fail(error)
 
 
 def direct_driver(

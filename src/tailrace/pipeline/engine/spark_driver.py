@@ -23,7 +23,6 @@ from tailrace.pipeline.engine.driver import (
     Driver,
     DriverOf,
     EndOffsets,
-    begin,
     hub_directory,
     spark_directory,
 )
@@ -59,13 +58,13 @@ class SparkDriver:
 
     def drive(self, run: WriterRun, limit: EndOffsets, finished: Callable[[], bool]) -> None:
         """See `Driver`. The query wakes the writer; the ledger says what to deliver."""
-        begin(run)
+        run.begin_or_wait()
         self._store_placements(run)
         due = 0.0
         try:
             while True:
                 if run.overtaken():
-                    begin(run)
+                    run.begin_or_wait()
                     due = 0.0
                 if run.clock.monotonic() >= due or run.try_is_due:
                     self._follow_session(run)

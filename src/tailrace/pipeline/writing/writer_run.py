@@ -108,7 +108,7 @@ class WriterRun:
         self.ledger = WriterLedger(hub.backend, self.name, self._log.view)
         self._rounds = itertools.count(1)
         self._plans = itertools.count(1)
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
         self._wait_s = wait_s
         self._check_sink = check_sink
         self._created = False
@@ -142,8 +142,8 @@ class WriterRun:
         Called again after an operator overtook the driver, and after an outage of the sink. Raises
         the errors of the sink.
         """
-        self._let_operators_finish()
         with self._mutex:
+            self._let_operators_finish()
             ledger, writer = self.ledger, self.definition.writer
             ledger.take_over()
             self._prepare_sink()
@@ -163,6 +163,14 @@ class WriterRun:
                 state = waiting_state(ledger.state, self.outage)
                 self.outage = replace(self.outage, next_try_s=self.clock.monotonic())
             ledger.commit(plan=plan, state=state)
+
+    def begin_or_wait(self) -> None:
+        """Begin; if the sink cannot be reached the writer waits, else it fails."""
+        with self._mutex:
+            try:
+                self.begin()
+            except Exception as error:
+                self.wait_or_fail(error)
 
     def _prepare_sink(self) -> None:
         """Check the sink if that was not possible before, and create it, once in a run."""
@@ -205,24 +213,25 @@ class WriterRun:
         Begins again when an operator overtakes the driver, and when a try is due after an outage.
         """
         fenced = 0
-        while self._continues:
-            try:
-                if fenced or self.outage is not None:
-                    self.begin()
-                with self._mutex:
-                    if not self._continues:  # because of what another thread did, meanwhile
-                        return
+        while True:
+            # To its end, with what an error means: it must not replace what comes after it.
+            with self._mutex:
+                if not self._continues:
+                    return
+                try:
+                    if fenced or self.outage is not None:
+                        self.begin()
                     if not self._advance(ends):
                         if self.outage is not None:
                             self.store(None, self.state(WriterStatus.RUNNING))
                         return
-                fenced = 0
-            except Fenced as error:
-                fenced += 1
-                if fenced > _FENCED_MAX:
-                    self.fail(error)
-            except Exception as error:
-                self.wait_or_fail(error)
+                    fenced = 0
+                except Fenced as error:
+                    fenced += 1
+                    if fenced > _FENCED_MAX:
+                        self.fail(error)
+                except Exception as error:
+                    self.wait_or_fail(error)
 
     def wait_or_fail(self, error: Exception) -> None:
         """Wait for the sink if the error is an outage, else fail.
