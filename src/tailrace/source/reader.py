@@ -5,13 +5,18 @@ connections and files. A source is read in *splits*: a file, a table, a change s
 split may create others. A split's records and its position are stored in one transaction, so a
 stored record is never read again, and a record that was not stored is read again.
 
+Several tasks, in processes of their own, may read one source. Each opens the reader for itself and
+reads splits of its own; a split moves to another task when its own ends. So a session may be asked
+to read any split, from any stored position, and must not depend on splits that it did not read,
+except on those that are `bound` together.
+
 Other packages add readers by the entry point group ``tailrace.readers``: the name is the ``type``
 that users write, the object a subclass of `Reader`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Protocol
@@ -33,16 +38,29 @@ class Until(Enum):
     STOPPED = "when it is stopped"
 
 
-class Split(msgspec.Struct, frozen=True):
+class Split(msgspec.Struct, frozen=True, omit_defaults=True):
     """A part of a source that is read in order, by itself.
 
-    `id` names the split for ever. `data` is for its reader, in JSON types. The split starts once
-    all splits that it `follows` are finished; these must exist, or be stored with it.
+    `id` names the split for ever: not empty, without control characters, not beginning with ``*``.
+    `data` is for its reader, in JSON types.
+
+    The split starts once every split that it `follows` is finished. A split that is not known yet
+    is not finished. Each of those splits has to report it as a child, or exist when it is reported.
+    A child that several splits report is created once, and follows all of them.
+
+    Any task of the source may read a split, unless it is `bound`: all splits with the same `bound`
+    are read by one task, in one session.
+
+    `namespace` and `rows_expected`, about how many rows a copy has, are for the display of its
+    progress. None if the number is not known.
     """
 
     id: str
     data: dict[str, Any] = {}
     follows: tuple[str, ...] = ()
+    bound: str | None = None
+    namespace: str = ""
+    rows_expected: int | None = None
 
 
 class BadRecord(msgspec.Struct, frozen=True):
@@ -58,6 +76,17 @@ class BadRecord(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
+class Push:
+    """Messages for a topic beside the commit log, in `tailrace.log.schema.SCHEMA`.
+
+    They are routed by their keys. Messages for a topic that does not exist become dead letters.
+    """
+
+    topic: str
+    records: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """Some records of a split, and the position after them.
 
@@ -65,8 +94,9 @@ class Batch:
     the value a JSON object; mode and op say what the record is. A header whose name begins with
     ``tailrace.`` is refused: the source fails. `position`, in JSON types, is passed to
     `ReaderSession.read` when the split is read again. `identities`, if rows have one, keep the
-    order of rows when the commit log has several partitions. `children` are new splits. With
-    `finished`, the split has no more records. All of it is stored in one transaction.
+    order of rows when the commit log has several partitions. `children` are new splits, `pushes`
+    messages for other topics. With `finished`, the split has no more records, and has reported all
+    its children: only then may those start that follow it. All of it is stored in one transaction.
     """
 
     records: pa.RecordBatch | None
@@ -75,6 +105,7 @@ class Batch:
     identities: Sequence[bytes] | None = None
     children: tuple[Split, ...] = ()
     finished: bool = False
+    pushes: tuple[Push, ...] = ()
 
 
 class ReaderSession(Protocol):
@@ -83,13 +114,19 @@ class ReaderSession(Protocol):
     def splits(self) -> Iterable[Split]:
         """Return the first splits, when the source is read for the first time."""
 
-    def read(self, split: Split, position: Any, last: Record | None) -> Iterator[Batch | None]:
+    def read(
+        self, split: Split, position: Any, last: Record | None, followed: Mapping[str, Any]
+    ) -> Iterator[Batch | None]:
         """Yield the batches of a split after `position` (None: from its beginning).
 
-        `last` is the last record that this split appended, if it still exists. Never blocks for
-        long: yield None if there is no data now, and the caller polls again later. When the next
-        batch is requested, the previous one is stored. The iterator ends when all data within its
-        `Until` was read.
+        `last` is the last record that this split appended, if it still exists. `followed` are the
+        final positions of the splits that it follows, by id. Never blocks for long: yield None if
+        there is no data now, and the caller polls again later. When the next batch is requested,
+        the previous one is stored.
+
+        The iterator ends when all data within its `Until` was read. That finishes nothing: a split
+        that ended without a `finished` batch is read again by the next run, or by this one if it
+        has no end.
         """
 
     def close(self) -> None:

@@ -184,7 +184,7 @@ class SourceRun(Closeable):
     def _opened(self, split_id: str) -> Iterator[Batch | None]:
         state = self._states[split_id]
         last = find_last(self._backend.log, state)
-        return self._session.read(state.split, state.position, last)
+        return self._session.read(state.split, state.position, last, {})
 
     def _is_finished(self, split_id: str) -> bool:
         """True if a split is finished. A split that is not known was finished and removed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,9 @@ class _Counting(Closeable):
     def splits(self) -> Iterable[Split]:
         return [Split("numbers")]
 
-    def read(self, split: Split, position: Any, last: Record | None) -> Iterator[Batch | None]:
+    def read(
+        self, split: Split, position: Any, last: Record | None, followed: Mapping[str, Any]
+    ) -> Iterator[Batch | None]:
         reader, at = self._reader, position or 0
         while True:
             end = min(self._there, at + reader.batch)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tailrace.hub.topic import Topic
@@ -38,7 +38,9 @@ class ScriptedReading(Closeable):
     def splits(self) -> tuple[Split, ...]:
         return self._splits
 
-    def read(self, split: Split, position: Any, last: Record | None) -> Iterator[Batch | None]:
+    def read(
+        self, split: Split, position: Any, last: Record | None, followed: Mapping[str, Any]
+    ) -> Iterator[Batch | None]:
         self.lasts[split.id] = last
         self.started.append(split.id)
         return iter(self._script[split.id][position or 0 :])

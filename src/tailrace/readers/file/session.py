@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -40,7 +40,9 @@ class FileReaderSession(Closeable):
         """Return the split that discovers the files."""
         return (Split(_DISCOVER),)
 
-    def read(self, split: Split, position: Any, last: Record | None) -> Iterator[Batch | None]:
+    def read(
+        self, split: Split, position: Any, last: Record | None, followed: Mapping[str, Any]
+    ) -> Iterator[Batch | None]:
         """Read a split, by the action in its id. `last` is not used: positions are sufficient."""
         state = self._state
         match split.id.partition(":")[0]:

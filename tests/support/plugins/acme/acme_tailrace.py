@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mailbox
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -58,7 +58,9 @@ class MboxSession(Closeable):
     def splits(self) -> list[Split]:
         return [Split("mbox")]
 
-    def read(self, split: Split, position: Any, last: Record | None) -> Iterator[Batch | None]:
+    def read(
+        self, split: Split, position: Any, last: Record | None, followed: Mapping[str, Any]
+    ) -> Iterator[Batch | None]:
         done: int = position or 0
         while True:
             mails = mailbox.mbox(self._options.path, create=False)

@@ -111,12 +111,12 @@ def test_the_reader_of_the_example_resumes_after_its_position(tmp_path: Path) ->
     assert reader.check().sentence == f"2 mails in {path}"
     reading = reader.open(Until.NOW)
     (split,) = reading.splits()
-    (batch,) = reading.read(split, None, None)
+    (batch,) = reading.read(split, None, None, {})
     assert [each.key for each in records_of(batch.records)] == [b"mails", b"mails"]
     mails(path, ["three"])
-    (rest,) = reading.read(split, batch.position, None)
+    (rest,) = reading.read(split, batch.position, None, {})
     assert b'"subject":"three"' in records_of(rest.records)[0].value
-    following = reader.open(Until.STOPPED).read(split, rest.position, None)
+    following = reader.open(Until.STOPPED).read(split, rest.position, None, {})
     assert next(following) is None
 
 
