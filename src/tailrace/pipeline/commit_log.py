@@ -20,7 +20,7 @@ from tailrace.hub.topic import Topic
 from tailrace.message import Partition, Position
 from tailrace.pipeline.definition.definition import PipelineDefinition
 from tailrace.pipeline.writing.writer_ledger import WriterName
-from tailrace.source.split_state import entry, split_states
+from tailrace.source.split_state import read_splits, state_entry
 from tailrace.topic.internal_topics import open_internal_topic
 from tailrace.topic.ledger import Progress
 
@@ -63,7 +63,7 @@ def _lost_records(backend: Backend, definition: PipelineDefinition) -> Iterator[
     reader.
     """
     ends: dict[Partition, int] = {}
-    for state in split_states(backend, definition.name).values():
+    for state in read_splits(backend, definition.name).states.values():
         if state.last is not None:
             topic, storage, number, offset = Position.parse(state.last)
             partition = Partition(topic, storage, number)
@@ -81,9 +81,9 @@ def _lost_records(backend: Backend, definition: PipelineDefinition) -> Iterator[
 
 def _forget_log(backend: Backend, source: str) -> None:
     """Remove the deleted log from the positions of the reader: its loss is reported once."""
-    states = split_states(backend, source).values()
+    states = read_splits(backend, source).states.values()
     forgotten = (msgspec.structs.replace(state, last=None, last_checksum=0) for state in states)
-    table = dict(entry(source, state) for state in forgotten)
+    table = dict(state_entry(source, state) for state in forgotten)
     if table:
         backend.commit(Transaction(table=table))
 

@@ -45,8 +45,9 @@ class Split(msgspec.Struct, frozen=True, omit_defaults=True):
     `data` is for its reader, in JSON types.
 
     The split starts once every split that it `follows` is finished. A split that is not known yet
-    is not finished. Each of those splits has to report it as a child, or exist when it is reported.
-    A child that several splits report is created once, and follows all of them.
+    is not finished. A finished split is removed when all splits that follow it are finished: so
+    each of those that this one follows has to report it as a child, or to be `kept` for ever. A
+    child that several splits report is created once, and follows all of them.
 
     Any task of the source may read a split, unless it is `bound`: all splits with the same `bound`
     are read by one task, in one session.
@@ -59,6 +60,7 @@ class Split(msgspec.Struct, frozen=True, omit_defaults=True):
     data: dict[str, Any] = {}
     follows: tuple[str, ...] = ()
     bound: str | None = None
+    kept: bool = False
     namespace: str = ""
     rows_expected: int | None = None
 

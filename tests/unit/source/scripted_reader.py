@@ -33,6 +33,7 @@ class ScriptedReading(Closeable):
         self._script = script
         self._splits = splits
         self.lasts: dict[str, Record | None] = {}
+        self.followed: dict[str, dict[str, Any]] = {}
         self.started: list[str] = []
 
     def splits(self) -> tuple[Split, ...]:
@@ -42,6 +43,7 @@ class ScriptedReading(Closeable):
         self, split: Split, position: Any, last: Record | None, followed: Mapping[str, Any]
     ) -> Iterator[Batch | None]:
         self.lasts[split.id] = last
+        self.followed[split.id] = dict(followed)
         self.started.append(split.id)
         return iter(self._script[split.id][position or 0 :])
 

@@ -16,7 +16,7 @@ from tailrace.log.record import Record
 from tailrace.message import Position
 from tailrace.source.reader import Batch, Split
 from tailrace.source.run import SourceRun
-from tailrace.source.split_state import split_states
+from tailrace.source.split_state import read_splits
 from tests.support.faulty_backend import FaultyBackend, once, unknown
 from tests.unit.source.scripted_reader import (
     Begin,
@@ -73,7 +73,7 @@ def test_the_last_record_of_a_split_is_found_among_records_of_others(
     last = reading.lasts["a"]
     assert last is not None
     assert last.value == b"a2"
-    stored = split_states(backend, "s")["a"]
+    stored = read_splits(backend, "s").states["a"]
     assert stored.last is not None
     assert Position.parse(stored.last).offset <= last.offset
 
@@ -131,17 +131,18 @@ def test_all_first_splits_are_stored_before_the_first_batch(
     assert values(log) == ["a1", "b1"]
 
 
-def test_finished_splits_are_removed_with_their_fences_except_the_last(
+def test_finished_splits_are_removed_and_the_source_does_not_begin_again(
     begin: Begin, backend: FaultyBackend, log: Topic[Any]
 ) -> None:
     script: Script = {
         "a": [Batch(rows("a1"), 1, finished=True)],
         "b": [Batch(rows("b1"), 1, finished=True)],
     }
-    finish(begin(scripted(script)))
-    assert [state.finished for state in split_states(backend, "s").values()] == [True]
-    fences = [entry.key for entry in backend.store.scan(FENCES + "source/s/")]
-    assert fences == [f"{FENCES}source/s/b"]
+    run = begin(scripted(script))
+    finish(run)
+    stored = read_splits(backend, "s")
+    assert (stored.begun, dict(stored.states), dict(stored.reports)) == (True, {}, {})
+    assert not backend.store.scan(FENCES + "source/s/")
     finish(begin(scripted(script)))
     assert values(log) == ["a1", "b1"]
 

@@ -73,7 +73,11 @@ class FileReaderSession(Closeable):
             copied = CopyFile(start, file.size, split)
             by_namespace.setdefault(state.namespace_of(file.path), []).append(copied)
         copies = (
-            Split(f"copy:{namespace}", msgspec.to_builtins(CopyData(namespace, tuple(files))))
+            Split(
+                f"copy:{namespace}",
+                msgspec.to_builtins(CopyData(namespace, tuple(files))),
+                kept=True,  # new files follow it, however late they appear
+            )
             for namespace, files in by_namespace.items()
         )
         watch = Split(WATCH, msgspec.to_builtins(WatchData(registry, tuple(by_namespace))))

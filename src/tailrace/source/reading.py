@@ -1,0 +1,464 @@
+"""Reading the splits of some units of a source, and storing what was read.
+
+Whoever owns units reads them by a `SplitReading`: a run that reads a whole source alone, or a task
+that shares the source with others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from tailrace.backend.contract import FENCES, Change, Fence, TableKey, Transaction
+from tailrace.clock import Clock
+from tailrace.errors import (
+    BackendUnavailable,
+    Conflict,
+    Fenced,
+    InvalidValue,
+    OutcomeUnknown,
+)
+from tailrace.source.encoded_batch import EncodedBatch, SourceOutput
+from tailrace.source.reader import Batch, ReaderSession, Split, Until
+from tailrace.source.split_graph import SplitGraph
+from tailrace.source.split_state import (
+    SplitState,
+    StoredSplits,
+    begun_key,
+    fence_of,
+    find_last,
+    is_bound,
+    read_some,
+    read_splits,
+    report_entry,
+    report_key,
+    state_entry,
+    state_key,
+    unit_of,
+)
+from tailrace.topic.view import commit_following
+
+_ATTEMPTS_MAX: Final = 5
+_FENCES_KEPT_MAX: Final = 64
+"""The maximum number of fences of removed units that are kept before they are deleted."""
+
+_FEW: Final = 8
+
+RETRY_S: Final = 1.0
+"""After this time a split is read again that ended without being finished, in a run without end."""
+
+CHECK_S: Final = 1.0
+"""How often the splits are read again that other tasks own, while own splits wait for them."""
+
+SWEEP_EVERY: Final = 20.0
+"""Looking for splits to remove takes at most one part in so many of the time."""
+
+
+class UnitStatus(Enum):
+    """What is left to do in a unit."""
+
+    READING = "reading"
+    """A split is being read."""
+    WAITING = "waiting"
+    """No split is being read; some wait for others to finish."""
+    READ = "read"
+    """Everything within the `Until` was read."""
+    FINISHED = "finished"
+    """Every split is finished."""
+
+
+@dataclass(slots=True)
+class Changes:
+    """What has changed since the caller asked last."""
+
+    reported: set[str] = field(default_factory=set)
+    """Units of children that were reported, and that this reading does not own."""
+    removed: set[str] = field(default_factory=set)
+    """Units that have no split any more."""
+    lost: set[str] = field(default_factory=set)
+    """Units that a newer owner has."""
+
+
+class SplitReading:
+    """The splits of some units, being read. For one thread.
+
+    Call `step` repeatedly; wait a little when it returns False. After a `retryable` error, the next
+    `step` stores the pending batch. `rows`, `bytes` and `bad` count what was stored: rows and their
+    bytes in the commit log, and dead letters.
+    """
+
+    def __init__(
+        self, output: SourceOutput, session: ReaderSession, until: Until, clock: Clock
+    ) -> None:
+        self.rows = self.bytes = self.bad = 0
+        self.changes = Changes()
+        self._output = output
+        self._source = output.source
+        self._backend = output.commit_log.backend
+        self._session = session
+        self._until = until
+        self._clock = clock
+        removed_early = read_some(self._backend, self._source, ()).removed_early
+        self._graph = SplitGraph(removed_early=removed_early)
+        self._fences: dict[str, Fence] = {}
+        self._splits: dict[str, set[str]] = {}
+        self._open: dict[str, Iterator[Batch | None]] = {}
+        self._turns: deque[str] = deque()
+        self._ended: dict[str, float] = {}
+        self._waiting: set[str] = set()
+        self._pending: tuple[str, Batch] | None = None
+        self._check_at = self._sweep_at = 0.0
+        self._sweep_due = False
+        self._stale_fences: list[str] = []
+
+    # Units.
+
+    @property
+    def units(self) -> dict[str, UnitStatus]:
+        """The units that are owned, with what is left to do in each."""
+        return {unit: self._status(splits) for unit, splits in self._splits.items()}
+
+    def claim(self, units: Iterable[str], epoch: Fence) -> None:
+        """Take units over, in the given epoch of the source. Fences any earlier owner.
+
+        A unit without splits is not owned: it was removed. `Fenced` if the epoch is not the
+        present one.
+        """
+        names = {unit: fence_of(self._source, unit) for unit in units}
+        writes = {FENCES + name: b"" for name in names.values()}
+        try:
+            number = self._backend.store.commit(
+                Change(expect={FENCES + epoch.name: epoch.epoch}, writes=writes)
+            )
+        except Conflict as newer:
+            raise Fenced(*epoch, newer.version) from newer
+        # After the fences were raised: nobody else can change these splits any more.
+        stored = self._read(names)
+        found = SplitGraph.of(stored).units()
+        for unit, name in names.items():
+            if unit in found:
+                self._own(stored, unit, found[unit])
+                self._fences[unit] = Fence(name, number)
+            else:
+                self._forget(unit)
+                self._stale_fences.append(unit)
+
+    def _read(self, units: Collection[str]) -> StoredSplits:
+        """Read the splits of some units. Of few units, without reading the whole table."""
+        if len(units) > _FEW or any(map(is_bound, units)):
+            return read_splits(self._backend, self._source)
+        return read_some(self._backend, self._source, units)
+
+    def release(self, units: Iterable[str]) -> None:
+        """Read units no longer. What was read and is not stored is read again by the next owner."""
+        for unit in units:
+            self._forget(unit)
+
+    def delete_later(self, units: Iterable[str]) -> None:
+        """Delete the fences of units that were removed, some time."""
+        self._stale_fences += units
+
+    def check_waiting(self) -> None:
+        """Have the next `step` look whether splits that wait may start."""
+        self._check_at = 0.0
+
+    def sweep(self) -> None:
+        """Have the next `step` look for finished splits that nothing needs any more."""
+        self._sweep_due = True
+
+    @property
+    def done(self) -> bool:
+        """True if everything of the owned units was read and stored, within the `Until`."""
+        ended = self._until is Until.NOW or not self._ended
+        return not self._turns and self._pending is None and ended
+
+    def step(self) -> bool:
+        """Read and store one batch of one split, in turns; False if there is none now.
+
+        `Fenced` if a newer owner has the unit of a batch; the unit is released then.
+        """
+        if self._pending is not None:
+            self._store(*self._pending)
+            return True
+        now = self._clock.monotonic()
+        self._read_again(now)
+        if self._waiting and now >= self._check_at:
+            self._check_at = now + CHECK_S
+            self._start_waiting()
+        stored = self._read_one()
+        if self._sweep_due and now >= self._sweep_at:
+            self._remove_unneeded()
+        return stored
+
+    def close(self) -> None:
+        """Release everything."""
+        self._pending = None
+        self.release(list(self._splits))
+        with contextlib.suppress(BackendUnavailable):
+            self._delete_fences(0)
+
+    # Splits.
+
+    def _own(self, stored: StoredSplits, unit: str, split_ids: Iterable[str]) -> None:
+        self._forget(unit)
+        self._splits[unit] = set(split_ids)
+        self._graph.add(stored, self._splits[unit])
+        self._waiting |= self._splits[unit]
+        self._start_waiting()
+        self._sweep_due = True
+
+    def _forget(self, unit: str) -> None:
+        for split_id in self._splits.pop(unit, ()):
+            self._close_split(split_id)
+            self._waiting.discard(split_id)
+            if self._pending is not None and self._pending[0] == split_id:
+                self._pending = None
+        self._fences.pop(unit, None)
+
+    def _close_split(self, split_id: str) -> None:
+        self._ended.pop(split_id, None)
+        if self._open.pop(split_id, None) is not None and split_id in self._turns:
+            self._turns.remove(split_id)
+
+    def _start(self, split_ids: Iterable[str]) -> None:
+        """Open the splits that may start; the others wait."""
+        for split_id in split_ids:
+            if self._graph.waits_for(split_id):
+                self._waiting.add(split_id)
+                continue
+            self._waiting.discard(split_id)
+            if self._graph.is_finished(split_id) or split_id in self._open:
+                continue
+            self._open[split_id] = self._opened(split_id)
+            self._turns.append(split_id)
+
+    def _opened(self, split_id: str) -> Iterator[Batch | None]:
+        state = self._graph.states[split_id]
+        last = find_last(self._backend.log, state)
+        known = self._graph.states
+        followed = {each: known[each].position for each in state.split.follows if each in known}
+        return self._session.read(state.split, state.position, last, followed)
+
+    def _start_waiting(self) -> None:
+        """Read the splits that own ones wait for, and start those that may."""
+        followed = {each for split_id in self._waiting for each in self._graph.waits_for(split_id)}
+        others = [each for each in sorted(followed) if not self._owns(each)]
+        stored = read_some(self._backend, self._source, others)
+        self._graph.add(stored, stored.states)
+        self._start(sorted(self._waiting))
+
+    def _owns(self, split_id: str) -> bool:
+        state = self._graph.states.get(split_id)
+        return state is not None and split_id in self._splits.get(unit_of(state.split), ())
+
+    def _read_again(self, now: float) -> None:
+        """Open splits again that ended without being finished, in a run without end."""
+        if self._until is Until.NOW:
+            return
+        for split_id in [each for each, at in self._ended.items() if now >= at]:
+            del self._ended[split_id], self._open[split_id]
+            self._start([split_id])
+
+    def _read_one(self) -> bool:
+        for _ in range(len(self._turns)):
+            split_id = self._turns[0]
+            try:
+                batch = next(self._open[split_id])
+            except StopIteration:
+                self._turns.popleft()
+                self._ended[split_id] = self._clock.monotonic() + RETRY_S
+                continue
+            except BaseException:
+                # A generator that has raised cannot continue.
+                self._open[split_id] = self._opened(split_id)
+                raise
+            self._turns.rotate(-1)
+            if batch is not None:
+                self._store(split_id, batch)
+                return True
+        return False
+
+    def _status(self, split_ids: Iterable[str]) -> UnitStatus:
+        unfinished = [each for each in split_ids if not self._graph.is_finished(each)]
+        if not unfinished:
+            return UnitStatus.FINISHED
+        if any(each in self._open and each not in self._ended for each in unfinished):
+            return UnitStatus.READING
+        if any(each in self._waiting for each in unfinished):
+            return UnitStatus.WAITING
+        return UnitStatus.READ
+
+    # Storing.
+
+    def _store(self, split_id: str, batch: Batch) -> None:
+        self._pending = split_id, batch
+        split = self._graph.states[split_id].split
+        _check_children(split, batch)
+        encoded = EncodedBatch(self._output, batch, self._clock.now_ms())
+        storing = _Storing(self._graph.states[split_id], unit_of(split), batch, encoded)
+        try:
+            for _ in range(_ATTEMPTS_MAX):
+                if self._is_committed(storing):
+                    break
+            else:
+                raise BackendUnavailable(
+                    f"a batch of source {self._source!r} was not stored in"
+                    f" {_ATTEMPTS_MAX} attempts",
+                    "run it again",
+                )
+        except Fenced:
+            self._forget(storing.unit)
+            self.changes.lost.add(storing.unit)
+            raise
+        self._pending = None
+        self.rows += encoded.rows
+        self.bytes += encoded.bytes
+        self.bad += encoded.bad
+        self._apply_stored(storing)
+
+    def _is_committed(self, storing: _Storing) -> bool:
+        """Commit a batch; False if it is certainly not stored."""
+        views = self._output.views
+        try:
+            ranges = commit_following(self._backend, views, lambda: self._transaction(storing))
+        except OutcomeUnknown:
+            return self._is_stored(storing)
+        self._output.record_ends(ranges)
+        return True
+
+    def _transaction(self, storing: _Storing) -> Transaction:
+        before, batch, encoded = storing.before, storing.batch, storing.encoded
+        appends, since = encoded.route()
+        storing.after = msgspec.structs.replace(
+            before,
+            position=batch.position,
+            rows=before.rows + encoded.rows,
+            last=encoded.last or before.last,
+            last_checksum=encoded.last_checksum if encoded.last else before.last_checksum,
+            finished=batch.finished,
+        )
+        parent = before.split.id
+        table: dict[TableKey, bytes | None] = dict([state_entry(self._source, storing.after)])
+        table.update(report_entry(self._source, child, parent) for child in batch.children)
+        return Transaction(appends, table, self._fences[storing.unit], since=since)
+
+    def _is_stored(self, storing: _Storing) -> bool:
+        """True if the batch was stored after all.
+
+        Raises the fence first, so that no commit in flight can store the batch later. `Fenced` if a
+        newer owner has the unit.
+        """
+        name, epoch = self._fences[storing.unit]
+        key = FENCES + name
+        try:
+            raised = self._backend.store.commit(Change(expect={key: epoch}, writes={key: b""}))
+        except Conflict as newer:
+            raise Fenced(name, epoch, newer.version) from newer
+        self._fences[storing.unit] = Fence(name, raised)
+        split_id = storing.before.split.id
+        stored = self._backend.table.get(*state_key(self._source, split_id))
+        return stored == state_entry(self._source, storing.after)[1]
+
+    def _apply_stored(self, storing: _Storing) -> None:
+        """Update the states after a commit, and start the splits that may start."""
+        split_id, batch = storing.after.split.id, storing.batch
+        self._graph.states[split_id] = storing.after
+        for child in batch.children:
+            self._add_child(child, split_id)
+        if batch.finished:
+            self._close_split(split_id)
+            self._start(sorted(self._waiting))
+            self._sweep_due = True
+
+    def _add_child(self, child: Split, parent: str) -> None:
+        unit = unit_of(child)
+        owned = self._splits.get(unit)
+        if owned is None:
+            self.changes.reported.add(unit)
+        elif child.id not in owned:
+            owned.add(child.id)
+            self._graph.states[child.id] = SplitState(child)
+            self._graph.parents[child.id] = {parent}
+            self._start([child.id])
+
+    # Removing.
+
+    def _remove_unneeded(self) -> None:
+        """Remove the own splits that are finished and that nothing follows any more."""
+        self._sweep_due = False
+        if not any(self._graph.is_finished(each) for own in self._splits.values() for each in own):
+            return
+        begun = self._clock.monotonic()
+        graph = SplitGraph.of(read_splits(self._backend, self._source))
+        # Finished before the table was read, page by page: so all that follow them were seen.
+        unneeded = [
+            each for each in graph.removable() if self._owns(each) and self._graph.is_finished(each)
+        ]
+        if unneeded:
+            self._remove(graph, unneeded)
+        ended = self._clock.monotonic()
+        self._sweep_at = ended + SWEEP_EVERY * (ended - begun)
+
+    def _remove(self, graph: SplitGraph, split_ids: list[str]) -> None:
+        """Remove own finished splits. Nobody writes them any more, so one fence is enough."""
+        table: dict[TableKey, bytes | None] = {}
+        for split_id in split_ids:
+            table[state_key(self._source, split_id)] = None
+            for parent in graph.parents[split_id]:
+                table[report_key(self._source, split_id, parent)] = None
+        unit = unit_of(graph.states[split_ids[0]].split)
+        self._backend.commit(Transaction(table=table, fence=self._fences[unit]))
+        for split_id in split_ids:
+            unit = unit_of(graph.states[split_id].split)
+            self._splits[unit].discard(split_id)
+            self._graph.discard(split_id)
+            if not self._splits[unit]:
+                self._forget(unit)
+                self.changes.removed.add(unit)
+                self._stale_fences.append(unit)
+        self._delete_fences(_FENCES_KEPT_MAX)
+
+    def _delete_fences(self, kept_max: int) -> None:
+        """Delete the fences of removed units, if there are more than `kept_max`."""
+        if len(self._stale_fences) > kept_max:
+            names = (fence_of(self._source, unit) for unit in self._stale_fences)
+            self._backend.store.commit(Change(writes={FENCES + name: None for name in names}))
+            self._stale_fences.clear()
+
+
+@dataclass(slots=True)
+class _Storing:
+    """A batch being stored: its split before and after, and the unit of the split."""
+
+    before: SplitState
+    unit: str
+    batch: Batch
+    encoded: EncodedBatch
+    after: SplitState = field(init=False)
+
+
+def store_first_splits(output: SourceOutput, splits: Iterable[Split], epoch: Fence) -> None:
+    """Store the first splits of a source that has none. `Conflict` if another task has done it,
+    `Fenced` if the epoch is not the present one."""
+    source = output.source
+    begun = begun_key(source)
+    table: dict[TableKey, bytes | None] = {begun: b""}
+    table.update(report_entry(source, split) for split in splits)
+    output.commit_log.backend.commit(Transaction(table=table, fence=epoch, absent=(begun,)))
+
+
+def _check_children(split: Split, batch: Batch) -> None:
+    """Raise `InvalidValue` unless every child is free or bound together with its parent."""
+    for child in batch.children:
+        if child.bound not in (None, split.bound):
+            raise InvalidValue(
+                f"bound of split {child.id!r}",
+                child.bound,
+                "that of the split that reports it, or None",
+            )
