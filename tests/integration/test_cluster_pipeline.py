@@ -21,7 +21,7 @@ from tailrace.operations.pipeline.explain_writer import explain_writer
 from tailrace.pipeline.writing.writer_ledger import WriterLedger, WriterName
 from tests.support.counts import count
 from tests.support.evidence import RecordEvidence
-from tests.support.pipelines.four_sinks import seen
+from tests.support.pipelines.four_sinks import RELEASED, seen
 from tests.support.processes import kill_now
 from tests.support.servers.shared import Unavailable
 from tests.support.servers.spark_cluster import SparkCluster
@@ -75,6 +75,10 @@ class ClusterRun:
     def errors(self) -> Path:
         """The file with what drivers write to standard error."""
         return self._directory / "driver.log"
+
+    def release(self, rows: int) -> None:
+        """Let the reader read up to this number of rows. Before the first start, or after it."""
+        (self._directory / RELEASED).write_text(str(rows))
 
     def delivered(self) -> int:
         """Return the number of records that all writers together have delivered."""
@@ -246,20 +250,21 @@ def test_each_sink_has_each_row_once_whatever_is_killed_on_a_cluster_without_the
     chance = random.Random(seed)
     sinks = ("parquet", "postgres", "topic")
     run = ClusterRun(spark_cluster, tmp_path, rows, sinks, postgres_url)
+    run.release(0)
     killer = Killer(spark_cluster, run, hide(tmp_path / "hub", WORKERS))
     victims = ["worker", "executor", "python", "driver"] * kills
     chance.shuffle(victims)
     killed = Counter[str]()
     try:
-        for number, victim in enumerate(victims, 1):
-            # The last kill is at four fifths: batches are large after a restart.
-            share = len(sinks) * rows * number * 4 // (len(victims) * 5)
-            until(partial(killer.has_delivered, share), within_s=RUN_S)
-            if killer.process.poll() is not None:
-                break
+        for number, victim in enumerate(victims):
+            # A part of the rows for each kill: batches are large after a restart of the driver.
+            run.release(rows * (number + 1) // (len(victims) + 1))
+            share = len(sinks) * rows * number // (len(victims) + 1)
+            until(partial(killer.has_delivered, share + 1), within_s=RUN_S)
             time.sleep(chance.uniform(0, 0.5))  # Anywhere within a batch.
             killer.kill(victim, chance)
             killed[victim] += 1
+        run.release(rows)
         killer.process.communicate(timeout=RUN_S)
     finally:
         killer.process.kill()

@@ -17,12 +17,14 @@ class CountingReader(Reader, frozen=True):
     """Rows ``{"n": 0}`` and on, in batches, of the namespaces in turn.
 
     Their number is `rows`, or the number in the file `rows_file`, which is read again and again.
+    With `released_file`, rows from the number in that file on wait until it is raised.
     """
 
     rows: int = 0
     namespaces: tuple[str, ...] = ("numbers",)
     batch: int = 1000
     rows_file: str = ""
+    released_file: str = ""
 
     def check(self) -> Preview:
         return Preview("numbers", [("numbers", {"n": 0})])
@@ -31,11 +33,16 @@ class CountingReader(Reader, frozen=True):
         return _Counting(self, until)
 
     def there(self) -> int:
-        if not self.rows_file:
-            return self.rows
-        while not (text := Path(self.rows_file).read_text()):
-            time.sleep(0.001)  # The test writes the file now: it is empty in between.
-        return int(text)
+        return _number_in(self.rows_file) if self.rows_file else self.rows
+
+    def released(self) -> int:
+        return _number_in(self.released_file) if self.released_file else self.there()
+
+
+def _number_in(file: str) -> int:
+    while not (text := Path(file).read_text()):
+        time.sleep(0.001)  # The test writes the file now: it is empty in between.
+    return int(text)
 
 
 class _Counting(Closeable):
@@ -53,7 +60,9 @@ class _Counting(Closeable):
         reader, at = self._reader, position or 0
         while True:
             end = min(self._there, at + reader.batch)
-            if at < end:
+            if at < end and end > reader.released():
+                yield None
+            elif at < end:
                 names = [reader.namespaces[n % len(reader.namespaces)] for n in range(at, end)]
                 records = from_records(
                     [

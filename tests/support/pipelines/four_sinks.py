@@ -20,6 +20,7 @@ from tailrace.pipeline.writer import Writer
 from tests.support.pipelines.counting_reader import CountingReader
 from tests.support.topics import all_messages
 
+RELEASED = "released"
 SINKS = ("parquet", "sqlite", "postgres", "topic")
 
 
@@ -31,8 +32,15 @@ def pipeline(
     chosen: Sequence[str] = SINKS,
     plans: int = 8,
 ) -> tailrace.Pipeline:
-    """Return a pipeline of numbers, each with its double, into the sinks, in small plans."""
-    made = tailrace.Pipeline("lake", CountingReader(rows, batch=2000), progress_interval="100ms")
+    """Return a pipeline of numbers, each with its double, into the sinks, in small plans.
+
+    If the directory has a file RELEASED, rows from the number in it on wait until it is raised.
+    """
+    released = directory / RELEASED
+    reader = CountingReader(
+        rows, batch=2000, released_file=str(released) if released.exists() else ""
+    )
+    made = tailrace.Pipeline("lake", reader, progress_interval="100ms")
     url = f"sqlite:///{directory / 'sink.db'}"
     sinks: dict[str, Writer] = {
         "parquet": writers.parquet(str(directory / "parquet")),
