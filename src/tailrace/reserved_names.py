@@ -19,6 +19,15 @@ REPLAY_PREFIX: Final = f"{INTERNAL_PREFIX}replay."
 WORKER_GROUP_PREFIX: Final = "subscription:"
 """The prefix of the groups that the workers of subscriptions form, before the subscription."""
 
+SOURCE_GROUP_PREFIX: Final = "source:"
+"""The prefix of the groups that the tasks of sources form, before the source."""
+
+SYNC_SUFFIX: Final = "_connector_sync"
+"""The end of the name of a sync topic, after the name of its source."""
+
+HEARTBEAT_SUFFIX: Final = "_heartbeat"
+"""The end of the name of a heartbeat topic, after the name of its source."""
+
 COMMIT_LOG_SUFFIX: Final = ".commits"
 """The end of the name of a commit log, after the name of its pipeline."""
 

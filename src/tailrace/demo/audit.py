@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tailrace
 from tailrace.demo.consumer import received
-from tailrace.demo.control import Push, customers_in_order
+from tailrace.demo.control import PushedOrder, customers_in_order
 from tailrace.demo.producer import saved_receipts
 from tailrace.demo.report import Row
 from tailrace.demo.workload import Workload
@@ -20,7 +20,7 @@ def audit_rows(directory: Path, workload: Workload, counts: Sequence[int]) -> li
     `counts` are the numbers of partitions that the topic had while the orders were pushed.
     """
     auditor = Auditor()
-    pushes: dict[tailrace.Position, Push] = {}
+    pushes: dict[tailrace.Position, PushedOrder] = {}
     redelivered = marked = 0
     for order in received(directory):
         if order.position in pushes:
@@ -28,7 +28,7 @@ def audit_rows(directory: Path, workload: Workload, counts: Sequence[int]) -> li
             marked += order.redelivered
             continue
         partitions = counts[order.position.storage]
-        push = Push(order.timestamp_ms, partitions, order.customer, order.number)
+        push = PushedOrder(order.timestamp_ms, partitions, order.customer, order.number)
         pushes[order.position] = push
         auditor.saw(order.customer, order.number, str(order.position))
     for receipt in saved_receipts(directory):

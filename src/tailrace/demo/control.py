@@ -19,7 +19,7 @@ READ_AT_A_TURN: Final = 500
 """Number of records read from each log in turn: the default poll size of Kafka's consumers."""
 
 
-class Push(NamedTuple):
+class PushedOrder(NamedTuple):
     """An order when it was pushed: the time, and the number of partitions of the topic."""
 
     timestamp_ms: int
@@ -28,7 +28,7 @@ class Push(NamedTuple):
     number: int
 
 
-def customers_in_order(pushes: Iterable[Push]) -> int:
+def customers_in_order(pushes: Iterable[PushedOrder]) -> int:
     """Return the number of customers whose orders the control reads in order."""
     auditor = Auditor()
     customers = set()
@@ -38,14 +38,14 @@ def customers_in_order(pushes: Iterable[Push]) -> int:
     return len(customers - auditor.audit().disordered)
 
 
-def _logs(pushes: Iterable[Push]) -> list[list[Push]]:
-    logs: defaultdict[int, list[Push]] = defaultdict(list)
+def _logs(pushes: Iterable[PushedOrder]) -> list[list[PushedOrder]]:
+    logs: defaultdict[int, list[PushedOrder]] = defaultdict(list)
     for push in sorted(pushes, key=lambda push: push.timestamp_ms):
         logs[hash_key(push.customer.encode()) % push.partitions].append(push)
     return list(logs.values())
 
 
-def _read(logs: list[list[Push]]) -> Iterator[Push]:
+def _read(logs: list[list[PushedOrder]]) -> Iterator[PushedOrder]:
     for start in range(0, max(map(len, logs)), READ_AT_A_TURN):
         for log in logs:
             yield from log[start : start + READ_AT_A_TURN]

@@ -10,10 +10,7 @@ import contextlib
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Final
-
-import msgspec
 
 from tailrace.backend.contract import FENCES, Change, Fence, TableKey, Transaction
 from tailrace.clock import Clock
@@ -22,8 +19,8 @@ from tailrace.errors import (
     Conflict,
     Fenced,
     InvalidValue,
-    OutcomeUnknown,
 )
+from tailrace.source.batch_commit import BatchCommit
 from tailrace.source.encoded_batch import EncodedBatch, SourceOutput
 from tailrace.source.reader import Batch, ReaderSession, Split, Until
 from tailrace.source.split_graph import SplitGraph
@@ -38,13 +35,11 @@ from tailrace.source.split_state import (
     read_splits,
     report_entry,
     report_key,
-    state_entry,
     state_key,
     unit_of,
 )
-from tailrace.topic.view import commit_following
+from tailrace.source.unit_status import UnitStatus
 
-_ATTEMPTS_MAX: Final = 5
 _FENCES_KEPT_MAX: Final = 64
 """The maximum number of fences of removed units that are kept before they are deleted."""
 
@@ -58,19 +53,6 @@ CHECK_S: Final = 1.0
 
 SWEEP_EVERY: Final = 20.0
 """Looking for splits to remove takes at most one part in so many of the time."""
-
-
-class UnitStatus(Enum):
-    """What is left to do in a unit."""
-
-    READING = "reading"
-    """A split is being read."""
-    WAITING = "waiting"
-    """No split is being read; some wait for others to finish."""
-    READ = "read"
-    """Everything within the `Until` was read."""
-    FINISHED = "finished"
-    """Every split is finished."""
 
 
 @dataclass(slots=True)
@@ -112,7 +94,7 @@ class SplitReading:
         self._turns: deque[str] = deque()
         self._ended: dict[str, float] = {}
         self._waiting: set[str] = set()
-        self._pending: tuple[str, Batch] | None = None
+        self._pending: BatchCommit | None = None
         self._check_at = self._sweep_at = 0.0
         self._sweep_due = False
         self._stale_fences: list[str] = []
@@ -123,6 +105,15 @@ class SplitReading:
     def units(self) -> dict[str, UnitStatus]:
         """The units that are owned, with what is left to do in each."""
         return {unit: self._status(splits) for unit, splits in self._splits.items()}
+
+    def store_first_splits(self, fence: Fence) -> None:
+        """Store the first splits of a source that has none. `Fenced` if the fence is not the
+        newest."""
+        begun = begun_key(self._source)
+        table: dict[TableKey, bytes | None] = {begun: b""}
+        table.update(report_entry(self._source, split) for split in self._session.splits())
+        with contextlib.suppress(Conflict):  # another task has stored them
+            self._backend.commit(Transaction(table=table, fence=fence, absent=(begun,)))
 
     def claim(self, units: Iterable[str], epoch: Fence) -> None:
         """Take units over, in the given epoch of the source. Fences any earlier owner.
@@ -184,7 +175,7 @@ class SplitReading:
         `Fenced` if a newer owner has the unit of a batch; the unit is released then.
         """
         if self._pending is not None:
-            self._store(*self._pending)
+            self._store(self._pending)
             return True
         now = self._clock.monotonic()
         self._read_again(now)
@@ -217,9 +208,14 @@ class SplitReading:
         for split_id in self._splits.pop(unit, ()):
             self._close_split(split_id)
             self._waiting.discard(split_id)
-            if self._pending is not None and self._pending[0] == split_id:
+            if self._pending is not None and self._pending.after.split.id == split_id:
                 self._pending = None
         self._fences.pop(unit, None)
+
+    def _lose(self, unit: str) -> None:
+        """Release a unit that a newer owner has."""
+        self._forget(unit)
+        self.changes.lost.add(unit)
 
     def _close_split(self, split_id: str) -> None:
         self._ended.pop(split_id, None)
@@ -280,7 +276,7 @@ class SplitReading:
                 raise
             self._turns.rotate(-1)
             if batch is not None:
-                self._store(split_id, batch)
+                self._take(split_id, batch)
                 return True
         return False
 
@@ -296,79 +292,33 @@ class SplitReading:
 
     # Storing.
 
-    def _store(self, split_id: str, batch: Batch) -> None:
-        self._pending = split_id, batch
-        split = self._graph.states[split_id].split
-        _check_children(split, batch)
+    def _take(self, split_id: str, batch: Batch) -> None:
+        """Store a batch."""
+        before = self._graph.states[split_id]
+        _check_children(before.split, batch)
         encoded = EncodedBatch(self._output, batch, self._clock.now_ms())
-        storing = _Storing(self._graph.states[split_id], unit_of(split), batch, encoded)
+        fence = self._fences[unit_of(before.split)]
+        self._pending = BatchCommit(self._output, before, fence, batch, encoded)
+        self._store(self._pending)
+
+    def _store(self, commit: BatchCommit) -> None:
+        unit = unit_of(commit.after.split)
         try:
-            for _ in range(_ATTEMPTS_MAX):
-                if self._is_committed(storing):
-                    break
-            else:
-                raise BackendUnavailable(
-                    f"a batch of source {self._source!r} was not stored in"
-                    f" {_ATTEMPTS_MAX} attempts",
-                    "run it again",
-                )
+            commit.store()
         except Fenced:
-            self._forget(storing.unit)
-            self.changes.lost.add(storing.unit)
+            self._lose(unit)
             raise
+        self._fences[unit] = commit.fence
         self._pending = None
-        self.rows += encoded.rows
-        self.bytes += encoded.bytes
-        self.bad += encoded.bad
-        self._apply_stored(storing)
+        self.rows += commit.encoded.rows
+        self.bytes += commit.encoded.bytes
+        self.bad += commit.encoded.bad
+        self._apply_stored(commit.after, commit.batch)
 
-    def _is_committed(self, storing: _Storing) -> bool:
-        """Commit a batch; False if it is certainly not stored."""
-        views = self._output.views
-        try:
-            ranges = commit_following(self._backend, views, lambda: self._transaction(storing))
-        except OutcomeUnknown:
-            return self._is_stored(storing)
-        self._output.record_ends(ranges)
-        return True
-
-    def _transaction(self, storing: _Storing) -> Transaction:
-        before, batch, encoded = storing.before, storing.batch, storing.encoded
-        appends, since = encoded.route()
-        storing.after = msgspec.structs.replace(
-            before,
-            position=batch.position,
-            rows=before.rows + encoded.rows,
-            last=encoded.last or before.last,
-            last_checksum=encoded.last_checksum if encoded.last else before.last_checksum,
-            finished=batch.finished,
-        )
-        parent = before.split.id
-        table: dict[TableKey, bytes | None] = dict([state_entry(self._source, storing.after)])
-        table.update(report_entry(self._source, child, parent) for child in batch.children)
-        return Transaction(appends, table, self._fences[storing.unit], since=since)
-
-    def _is_stored(self, storing: _Storing) -> bool:
-        """True if the batch was stored after all.
-
-        Raises the fence first, so that no commit in flight can store the batch later. `Fenced` if a
-        newer owner has the unit.
-        """
-        name, epoch = self._fences[storing.unit]
-        key = FENCES + name
-        try:
-            raised = self._backend.store.commit(Change(expect={key: epoch}, writes={key: b""}))
-        except Conflict as newer:
-            raise Fenced(name, epoch, newer.version) from newer
-        self._fences[storing.unit] = Fence(name, raised)
-        split_id = storing.before.split.id
-        stored = self._backend.table.get(*state_key(self._source, split_id))
-        return stored == state_entry(self._source, storing.after)[1]
-
-    def _apply_stored(self, storing: _Storing) -> None:
+    def _apply_stored(self, after: SplitState, batch: Batch) -> None:
         """Update the states after a commit, and start the splits that may start."""
-        split_id, batch = storing.after.split.id, storing.batch
-        self._graph.states[split_id] = storing.after
+        split_id = after.split.id
+        self._graph.states[split_id] = after
         for child in batch.children:
             self._add_child(child, split_id)
         if batch.finished:
@@ -413,7 +363,11 @@ class SplitReading:
             for parent in graph.parents[split_id]:
                 table[report_key(self._source, split_id, parent)] = None
         unit = unit_of(graph.states[split_ids[0]].split)
-        self._backend.commit(Transaction(table=table, fence=self._fences[unit]))
+        try:
+            self._backend.commit(Transaction(table=table, fence=self._fences[unit]))
+        except Fenced:
+            self._lose(unit)
+            raise
         for split_id in split_ids:
             unit = unit_of(graph.states[split_id].split)
             self._splits[unit].discard(split_id)
@@ -430,27 +384,6 @@ class SplitReading:
             names = (fence_of(self._source, unit) for unit in self._stale_fences)
             self._backend.store.commit(Change(writes={FENCES + name: None for name in names}))
             self._stale_fences.clear()
-
-
-@dataclass(slots=True)
-class _Storing:
-    """A batch being stored: its split before and after, and the unit of the split."""
-
-    before: SplitState
-    unit: str
-    batch: Batch
-    encoded: EncodedBatch
-    after: SplitState = field(init=False)
-
-
-def store_first_splits(output: SourceOutput, splits: Iterable[Split], epoch: Fence) -> None:
-    """Store the first splits of a source that has none. `Conflict` if another task has done it,
-    `Fenced` if the epoch is not the present one."""
-    source = output.source
-    begun = begun_key(source)
-    table: dict[TableKey, bytes | None] = {begun: b""}
-    table.update(report_entry(source, split) for split in splits)
-    output.commit_log.backend.commit(Transaction(table=table, fence=epoch, absent=(begun,)))
 
 
 def _check_children(split: Split, batch: Batch) -> None:

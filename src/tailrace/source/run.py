@@ -12,7 +12,7 @@ from tailrace.hub.hub import Hub
 from tailrace.hub.topic import Topic
 from tailrace.source.encoded_batch import SourceOutput
 from tailrace.source.reader import Closeable, Reader, Until
-from tailrace.source.reading import SplitReading, store_first_splits
+from tailrace.source.reading import SplitReading
 from tailrace.source.split_graph import SplitGraph
 from tailrace.source.split_state import (
     REMOVED_EARLY,
@@ -57,7 +57,7 @@ class SourceRun(Closeable):
         self._reading = SplitReading(output, self._session, until, clock or SystemClock())
         try:
             if not read_splits(self._backend, name).begun:
-                store_first_splits(output, self._session.splits(), self._epoch)
+                self._reading.store_first_splits(self._epoch)
             self._take_over()
         except BaseException:
             self._session.close()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 from typing import Final
 
 from tailrace.backend.contract import Backend
-from tailrace.errors import Conflict, InvalidName, InvalidValue, UnknownTopic
+from tailrace.backend.retry import retry_on_conflict
+from tailrace.errors import InvalidName, InvalidValue
 from tailrace.payload import JSON
 from tailrace.reserved_names import (
     COMMIT_LOG_SUFFIX,
@@ -19,7 +19,7 @@ from tailrace.reserved_names import (
 )
 from tailrace.topic.composite import check_new_name, creation, first_definition
 from tailrace.topic.router import RouterKind
-from tailrace.topic.view import View, find
+from tailrace.topic.view import StoredDefinition, View, find
 
 _QUEUES: Final = (RETRY_QUEUE_PREFIX, DEAD_LETTER_QUEUE_PREFIX)
 
@@ -69,19 +69,21 @@ def open_internal_topic(backend: Backend, name: str, now_ms: int, partitions: in
 
     An existing one may have another number of partitions.
     """
-    stored = find(backend, name)
-    if stored is None:
-        definition = first_definition(
-            partitions=partitions,
-            router=RouterKind.SHARD_CONSISTENT,
-            content_type=JSON,
-            any_count=False,
-            created_ms=now_ms,
-            identity=secrets.token_hex(8),
-        )
-        with contextlib.suppress(Conflict):  # Another process creates it at the same time.
-            backend.store.commit(creation(name, definition))
+
+    def attempt() -> StoredDefinition:
         stored = find(backend, name)
         if stored is None:
-            raise UnknownTopic(name, backend.name)
-    return View(backend, name, stored)
+            definition = first_definition(
+                partitions=partitions,
+                router=RouterKind.SHARD_CONSISTENT,
+                content_type=JSON,
+                any_count=False,
+                created_ms=now_ms,
+                identity=secrets.token_hex(8),
+            )
+            version = backend.store.commit(creation(name, definition))
+            stored = StoredDefinition(definition, version)
+        return stored
+
+    # Another process may create it at the same time.
+    return View(backend, name, retry_on_conflict(attempt, f"topic {name!r}"))

@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import pytest
 
-from tailrace.demo.control import READ_AT_A_TURN, Push, customers_in_order
+from tailrace.demo.control import READ_AT_A_TURN, PushedOrder, customers_in_order
 from tailrace.demo.report import Row, table
 from tailrace.demo.sales import SHOPS, Sale, Sales
 from tailrace.demo.sinks import once
@@ -87,10 +87,10 @@ def test_only_sales_stored_exactly_once_and_unchanged_count(found: list[Sale], c
     assert once(SOLD, found) == count
 
 
-def pushes_of(customers: list[str], counts: list[int], each: int) -> list[Push]:
+def pushes_of(customers: list[str], counts: list[int], each: int) -> list[PushedOrder]:
     """Return `each` orders of every customer for every number of partitions."""
     return [
-        Push(time_ms, count, customer, time_ms + 1)
+        PushedOrder(time_ms, count, customer, time_ms + 1)
         for time_ms in range(each * len(counts))
         for count in [counts[time_ms // each]]
         for customer in customers

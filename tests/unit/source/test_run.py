@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tailrace.backend.contract import FENCES
-from tailrace.errors import BackendUnavailable, Error, Fenced
+from tailrace.backend.contract import FENCES, Change
+from tailrace.errors import BackendUnavailable, Error, Fenced, OutcomeUnknown
 from tailrace.hub.hub import Hub
 from tailrace.hub.topic import Topic
 from tailrace.log.record import Record
@@ -185,6 +185,32 @@ def test_a_batch_of_unknown_outcome_is_stored_once(
     script: Script = {"a": [Batch(rows("a1"), 1), Batch(rows("a2"), 2, finished=True)]}
     run = begin(scripted(script))
     setattr(backend, moment, once(unknown))
+    finish(run)
+    assert values(log) == ["a1", "a2"]
+    assert run.rows == 2
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("raised", [False, True], ids=["fence as it was", "fence raised"])
+def test_a_batch_of_unknown_outcome_is_stored_once_although_the_store_fails_too(
+    moment: str, raised: bool, begin: Begin, log: Topic[Any], backend: FaultyBackend
+) -> None:
+    commit = backend.store.commit
+
+    def fail(change: Change) -> int:
+        backend.store.commit = commit  # type: ignore[method-assign]
+        if raised:
+            commit(change)
+        raise OutcomeUnknown("the store does not answer")
+
+    def unknown_then_down() -> None:
+        backend.store.commit = fail  # type: ignore[method-assign]
+        unknown()
+
+    run = begin(scripted({"a": [Batch(rows("a1"), 1), Batch(rows("a2"), 2)]}))
+    setattr(backend, moment, once(unknown_then_down))
+    with pytest.raises(OutcomeUnknown):
+        run.step()
     finish(run)
     assert values(log) == ["a1", "a2"]
     assert run.rows == 2

@@ -42,6 +42,7 @@ from tailrace.pipeline.writing.failure import (
 from tailrace.pipeline.writing.fault import Fault, fault_of, is_missing, waits_for
 from tailrace.pipeline.writing.next_state import failed_state, next_state, waiting_state
 from tailrace.pipeline.writing.one_at_a_time import deliver_one_at_a_time
+from tailrace.pipeline.writing.operator_hold import wait_for_operator
 from tailrace.pipeline.writing.placement import WorkPlacement
 from tailrace.pipeline.writing.plan import (
     PlanKind,
@@ -70,10 +71,6 @@ _log = logging.getLogger(__name__)
 _FENCED_MAX: Final = 10
 """The number of times in a row that operators may intervene. More means that another process drives
 the writer."""
-
-_OPERATOR_S: Final = 5.0
-_OPERATOR_POLL_S: Final = 0.01
-"""How long a driver waits for an operator to finish, and how often it polls."""
 
 
 class WriterRun:
@@ -143,7 +140,7 @@ class WriterRun:
         the errors of the sink.
         """
         with self._mutex:
-            self._let_operators_finish()
+            wait_for_operator(self.hub.backend, self.name, self.clock, self.stopping)
             ledger, writer = self.ledger, self.definition.writer
             ledger.take_over()
             self._prepare_sink()
@@ -181,17 +178,6 @@ class WriterRun:
             self._check_sink()
         self.definition.writer.create_sink()
         self._created = True
-
-    def _let_operators_finish(self) -> None:
-        """Wait until no operator holds the writer, for a limited time.
-
-        Without the wait, the driver would overtake an operator before the operator has written. The
-        fence alone decides who may write, so the limit does no harm.
-        """
-        deadline = self.clock.monotonic() + _OPERATOR_S
-        while self.hub.backend.holder(self.name.operator) is not None:
-            if self.clock.monotonic() >= deadline or self.stopping.wait(_OPERATOR_POLL_S):
-                return
 
     def overtaken(self) -> bool:
         """True if an operator intervened since `begin`. False while the hub cannot be read."""

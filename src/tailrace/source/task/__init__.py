@@ -1,0 +1,1 @@
+"""The tasks that share a source: who reads which unit."""

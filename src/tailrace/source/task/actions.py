@@ -1,0 +1,74 @@
+"""The actions of a `TaskMachine`. Its driver carries them out in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias
+
+from tailrace.source.task.messages import MessageType, RebalanceEvent, TaskState
+from tailrace.source.unit_status import UnitStatus
+
+
+class TaskView(NamedTuple):
+    """The state of a task, as another one knows it."""
+
+    sequence: int
+    data: Mapping[str, UnitStatus]
+    share: Mapping[str, str]
+
+    @classmethod
+    def of(cls, state: TaskState) -> TaskView:
+        """Return the view of a state in a message."""
+        return cls(state.sequence, state.data.units, state.share.units)
+
+
+class Publish(NamedTuple):
+    """Append a message to the sync topic; those of an epoch under the fence of the leader."""
+
+    type: MessageType
+    generation: int
+    epoch: str
+    epoch_number: int
+    states: Mapping[str, TaskView]
+
+
+class Announce(NamedTuple):
+    """Append an event to the heartbeat topic, under the fence of the leader."""
+
+    event: RebalanceEvent
+
+
+class ReadTable(NamedTuple):
+    """Read all splits; post `TableRead`."""
+
+
+class StoreEpoch(NamedTuple):
+    """Store the entry of a new epoch, expecting that this task leads; post `EpochStored`."""
+
+    generation: int
+    members: tuple[str, ...]
+
+
+class Claim(NamedTuple):
+    """Raise the fences of units, expecting this epoch, and read them from now on; post `Claimed` or
+    `ClaimRefused`."""
+
+    units: tuple[str, ...]
+    epoch_number: int
+
+
+class Release(NamedTuple):
+    """Read these units no longer."""
+
+    units: tuple[str, ...]
+
+
+class Rejoin(NamedTuple):
+    """The other members count this task as dead: release everything, and join as a new task."""
+
+
+class End(NamedTuple):
+    """Every task has read everything within its `Until`."""
+
+
+TaskAction: TypeAlias = Publish | Announce | ReadTable | StoreEpoch | Claim | Release | Rejoin | End

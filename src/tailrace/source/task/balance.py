@@ -1,0 +1,51 @@
+"""Which unit should move to which task. Pure: tasks with the same views make the same plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tailrace.group.protocol.leader.planner import plan
+from tailrace.source.task.actions import TaskView
+
+
+def placed(
+    units: Iterable[str], views: Mapping[str, TaskView], members: Iterable[str]
+) -> dict[str, str]:
+    """Return the task for each of these units, which nobody owns."""
+    owners = _owners(views)
+    loads = dict.fromkeys((*owners, *units), 1)
+    return dict(plan(loads, members, owners).granted)
+
+
+def surplus(task: str, views: Mapping[str, TaskView]) -> dict[str, str]:
+    """Return the units that a task owns and should give away, each with its next owner.
+
+    None while the numbers of units that are left to read differ by at most one.
+    """
+    owners = _owners(views)
+    counts = dict.fromkeys(views, 0)
+    for owner in owners.values():
+        if owner in counts:
+            counts[owner] += 1
+    if counts[task] - min(counts.values()) < 2:
+        return {}
+    loads = dict.fromkeys(owners, 1)
+    revoked = frozenset(plan(loads, views, owners).revoked)
+    kept = {unit: owner for unit, owner in owners.items() if unit not in revoked}
+    targets = dict(plan(loads, views, kept).granted)
+    own = views[task].data
+    return {unit: targets[unit] for unit in sorted(revoked) if unit in own and unit in targets}
+
+
+def _owners(views: Mapping[str, TaskView]) -> dict[str, str]:
+    """Return the owner of each unit that is left to read: for a shared one, who is to take it."""
+    found = {
+        unit: task
+        for task, view in views.items()
+        for unit, status in view.data.items()
+        if status.is_load
+    }
+    for view in views.values():
+        for unit, target in view.share.items():
+            found.setdefault(unit, target)
+    return found

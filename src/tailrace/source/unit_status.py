@@ -1,0 +1,23 @@
+"""What is left to do in a unit of a source."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class UnitStatus(Enum):
+    """What is left to do in a unit: a split, or all splits that are bound together."""
+
+    READING = "reading"
+    """A split is being read."""
+    WAITING = "waiting"
+    """No split is being read; some wait for others to finish."""
+    READ = "read"
+    """Everything within the `Until` of the task was read."""
+    FINISHED = "finished"
+    """Every split is finished."""
+
+    @property
+    def is_load(self) -> bool:
+        """True if there is something left to read."""
+        return self in (UnitStatus.READING, UnitStatus.WAITING)
