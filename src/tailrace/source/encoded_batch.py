@@ -1,4 +1,4 @@
-"""A batch, encoded for the commit log and the dead letters."""
+"""A batch, encoded for the commit log, the dead letters, and the topics that it pushes to."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tailrace.log.columns import encode, records_of, split
 from tailrace.log.control import control_mask
 from tailrace.log.record import Encoded, Record
 from tailrace.message import Partition, Position, Range
+from tailrace.source.encoded_push import EncodedPush, PushedTopics
 from tailrace.source.reader import BadRecord, Batch
 from tailrace.source.split_state import checksum
 from tailrace.topic.reserved_headers import check_header_names
@@ -23,7 +24,8 @@ from tailrace.topic.view import View
 
 
 class SourceOutput:
-    """The topics that a source appends to: its commit log and its dead letters."""
+    """The topics that a source appends to: its commit log, its dead letters, and those that it
+    pushes to."""
 
     def __init__(self, source: str, commit_log: Topic[Any], dead_letters: Topic[Any]) -> None:
         self.source = source
@@ -31,12 +33,19 @@ class SourceOutput:
         self.dead_letters = dead_letters.view
         self.row_bytes_max = commit_log.builder.message_bytes_max
         self.letter_bytes_max = dead_letters.builder.message_bytes_max
+        self.pushed = PushedTopics(
+            self.commit_log.backend,
+            commit_log.settings,
+            commit_log.clock,
+            (commit_log.name, dead_letters.name),
+        )
         self._ends: dict[Partition, int] = {}
 
     @property
     def views(self) -> dict[str, View]:
-        """The topics by name."""
-        return {view.topic: view for view in (self.commit_log, self.dead_letters)}
+        """The topics by name: those of the source, and all that were pushed to."""
+        own = {view.topic: view for view in (self.commit_log, self.dead_letters)}
+        return {**self.pushed.views, **own}
 
     def end(self, partition: Partition) -> int:
         """Return a lower bound of the offset of a partition's next record."""
@@ -65,7 +74,9 @@ class SourceOutput:
 class EncodedBatch:
     """A batch, encoded, with the number of its rows, bytes and bad records.
 
-    Call `route` again if a topic was switched. `last` and `last_checksum` are the position and the
+    The messages that it pushes to topics count as rows. Call `route` again if a topic was switched.
+    Raises `InvalidValue` if a record has a reserved header, and the errors of `PushedTopics.find`.
+    `last` and `last_checksum` are the position and the
     checksum of the last record of the last routing; None and 0 if the batch has no record.
     """
 
@@ -74,16 +85,19 @@ class EncodedBatch:
         self.last: str | None = None
         self.last_checksum = 0
         records, keys, oversize = _divided(batch, output.row_bytes_max)
+        self._pushes = [EncodedPush(output.pushed, each, batch.position) for each in batch.pushes]
         bad = [*batch.bad, *oversize]
+        bad += (refused for each in self._pushes for refused in each.bad)
         self._letters = tuple(output.letter(each, now_ms) for each in bad)
         self.bad = len(bad)
-        self.rows = 0
+        self.rows = sum(each.rows for each in self._pushes)
         self._encoded: Encoded | None = None
         if records is not None and records.num_rows:
             self._encoded, self._keys = encode(records), keys
             self.last_checksum = checksum(records_of(records.slice(records.num_rows - 1))[0])
-            self.rows = int((~control_mask(records)).sum())
-        self.bytes = len(self._encoded.data) if self._encoded is not None else 0
+            self.rows += int((~control_mask(records)).sum())
+        self.bytes = sum(each.bytes for each in self._pushes)
+        self.bytes += len(self._encoded.data) if self._encoded is not None else 0
 
     def route(self) -> tuple[tuple[tuple[Partition, Records], ...], Mapping[str, int]]:
         """Return the appends to the current partitions, and `Transaction.since` for them."""
@@ -100,6 +114,10 @@ class EncodedBatch:
                 by_partition.setdefault(target.partition_of(letter.key), []).append(letter)
             appends += ((where, tuple(letters)) for where, letters in by_partition.items())
             since |= target.since
+        for push in self._pushes:
+            parts, topic_since = push.route()
+            appends += parts
+            since |= topic_since
         return tuple(appends), since
 
     def _parts(self, target: Target, encoded: Encoded) -> list[tuple[Partition, Records]]:
@@ -139,8 +157,7 @@ def _divided(batch: Batch, bytes_max: int) -> tuple[pa.RecordBatch | None, Any, 
         )
         for record in records_of(records.filter(pa.array(~fits)))
     ]
-    if batch.identities is not None:
-        keys = [identity for identity, fit in zip(keys, fits.tolist(), strict=True) if fit]
-        return records.filter(mask), keys, oversize
-    kept = records.filter(mask)
-    return kept, kept["key"], oversize
+    if isinstance(keys, pa.Array):
+        return records.filter(mask), keys.filter(mask), oversize
+    keys = [identity for identity, fit in zip(keys, fits.tolist(), strict=True) if fit]
+    return records.filter(mask), keys, oversize

@@ -81,7 +81,9 @@ class BadRecord(msgspec.Struct, frozen=True):
 class Push:
     """Messages for a topic beside the commit log, in `tailrace.log.schema.SCHEMA`.
 
-    They are routed by their keys. Messages for a topic that does not exist become dead letters.
+    They are routed by their keys. Messages for a topic that does not exist become dead letters, and
+    so do those that it does not take, because they are too large. A reserved header, and a topic
+    that no user may push to, fail the source.
     """
 
     topic: str
@@ -104,7 +106,7 @@ class Batch:
     records: pa.RecordBatch | None
     position: Any
     bad: Sequence[BadRecord] = ()
-    identities: Sequence[bytes] | None = None
+    identities: Sequence[bytes] | pa.Array[Any] | None = None
     children: tuple[Split, ...] = ()
     finished: bool = False
     pushes: tuple[Push, ...] = ()
