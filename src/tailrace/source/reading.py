@@ -225,11 +225,12 @@ class SplitReading:
     def _start(self, split_ids: Iterable[str]) -> None:
         """Open the splits that may start; the others wait."""
         for split_id in split_ids:
-            if self._graph.waits_for(split_id):
+            finished = self._graph.is_finished(split_id)  # then its parents may be removed
+            if not finished and self._graph.waits_for(split_id):
                 self._waiting.add(split_id)
                 continue
             self._waiting.discard(split_id)
-            if self._graph.is_finished(split_id) or split_id in self._open:
+            if finished or split_id in self._open:
                 continue
             self._open[split_id] = self._opened(split_id)
             self._turns.append(split_id)

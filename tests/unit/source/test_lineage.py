@@ -128,3 +128,21 @@ def test_the_table_of_an_earlier_version_is_read_on(
     backend.commit(Transaction(table={TableKey("source/s", b"b"): old}))
     finish(begin(scripted({"b": [Batch(rows("b1"), 1), Batch(rows("b2"), 2)]})))
     assert values(log) == ["b2"]
+
+
+def test_a_finished_split_whose_parents_were_removed_waits_for_nothing(
+    begin: Begin, log: Topic[Any], backend: FaultyBackend
+) -> None:
+    script: Script = {
+        "a": [Batch(rows("a1"), 1, children=(Split("b", follows=("a",)),), finished=True)],
+        "b": [Batch(rows("b1"), 1, children=(Split("c", follows=("b",)),), finished=True)],
+        "c": [Batch(rows("c1"), 1, children=(Split("d", follows=("c",)),), finished=True)],
+        "d": [Batch(rows("d1"), 1, children=(Split("e", follows=("d",)),), finished=True)],
+        "e": [Batch(rows("e1"), 1)],
+    }
+    run = begin(scripted(script, Split("a")))
+    while len(values(log)) < 2 or "a" in read_splits(backend, "s").states:
+        run.step()
+    assert values(log) == ["a1", "b1"]
+    finish(begin(scripted(script)))
+    assert values(log) == ["a1", "b1", "c1", "d1", "e1"]
