@@ -44,6 +44,8 @@ def check(definition: PipelineDefinition, hub: Hub | str, *, allow_empty: bool) 
     if isinstance(hub, Hub):
         check_unused(hub.backend.store, "pipeline", definition.name)
     try:
+        if isinstance(hub, Hub):
+            definition.reader.check_hub(hub, (definition.commit_log, definition.dead_letters))
         definition.reader.check()
     except NothingToRead as nothing:
         if not allow_empty:

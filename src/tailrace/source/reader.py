@@ -16,16 +16,19 @@ that users write, the object a subclass of `Reader`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 import pyarrow as pa
 
 from tailrace.closing import Closing
 from tailrace.log.record import Record
+
+if TYPE_CHECKING:
+    from tailrace.hub.hub import Hub
 
 IDENTITY: Final = "identity"
 """A header of a row: the identity of the row before the change, as a JSON object."""
@@ -163,6 +166,13 @@ class Reader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         empty, and any other run waits and calls this method again from time to time.
         """
         raise NotImplementedError
+
+    def check_hub(self, hub: Hub, appends_to: Collection[str]) -> None:
+        """Check, before a run, that the rows can be stored in this hub; an `Error` if not.
+
+        `appends_to` are the names of the commit log and of the dead letters, which may not exist
+        yet. Writes nothing. Only a reader that reads or pushes to topics of a hub overrides this.
+        """
 
     def open(self, until: Until) -> ReaderSession:
         """Open the reader."""
