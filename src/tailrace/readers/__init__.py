@@ -14,6 +14,7 @@ from __future__ import annotations
 from tailrace.log.record import Record
 from tailrace.log.schema import from_records
 from tailrace.readers.file.reader import FileReader
+from tailrace.readers.topic.reader import TopicReader
 from tailrace.source.reader import (
     BadRecord,
     Batch,
@@ -37,9 +38,12 @@ __all__ = [
     "ReaderSession",
     "Record",
     "Split",
+    "TopicReader",
     "Until",
     "file",
     "from_records",
+    "topic",
 ]
 
 file = FileReader
+topic = TopicReader

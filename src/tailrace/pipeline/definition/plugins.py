@@ -18,7 +18,10 @@ from tailrace.pipeline.writer import Writer
 from tailrace.source.reader import Reader
 from tailrace.suggestion import did_you_mean
 
-_READERS: Final = {"file": "tailrace.readers.file.reader:FileReader"}
+_READERS: Final = {
+    "file": "tailrace.readers.file.reader:FileReader",
+    "topic": "tailrace.readers.topic.reader:TopicReader",
+}
 """The built-in readers: module and class, by the name that users write."""
 
 _WRITERS: Final = {
