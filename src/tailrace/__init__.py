@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         UnknownHub,
         UnknownQueue,
         UnknownReplay,
+        UnknownSource,
         UnknownSubscription,
         UnknownTopic,
         WatchExpired,
@@ -80,6 +81,13 @@ if TYPE_CHECKING:
     from tailrace.queue.replay.progress import ReplayProgress
     from tailrace.queue.stats import MessageCounts, QueueStats
     from tailrace.settings import HubSettings
+    from tailrace.source.report import (
+        NamespaceProgress,
+        SourceOutcome,
+        SourceProgress,
+        SourceReport,
+    )
+    from tailrace.source.source import Source
     from tailrace.subscription.store.describe import SubscriptionInfo
     from tailrace.subscription.store.group_state import GroupStates
     from tailrace.subscription.store.key_state import AttemptFailure, KeyState, KeyStatus
@@ -132,6 +140,7 @@ __all__ = [
     "MessagePlace",
     "MessageTooLarge",
     "Mode",
+    "NamespaceProgress",
     "NotRetained",
     "NotSupported",
     "NothingToRead",
@@ -164,6 +173,10 @@ __all__ = [
     "RunReport",
     "RunningApp",
     "Sealed",
+    "Source",
+    "SourceOutcome",
+    "SourceProgress",
+    "SourceReport",
     "SqlEffects",
     "StorageTopicInfo",
     "Subscription",
@@ -177,6 +190,7 @@ __all__ = [
     "UnknownHub",
     "UnknownQueue",
     "UnknownReplay",
+    "UnknownSource",
     "UnknownSubscription",
     "UnknownTopic",
     "WatchExpired",
@@ -221,6 +235,10 @@ _HOMES: Final = {
     "tailrace.pipeline.report": ("RunOutcome", "RunProgress", "RunReport", "WriterReport"),
     "tailrace.pipeline.writer_status": ("WriterStatus",),
     "tailrace.settings": ("HubSettings",),
+    "tailrace.source.report": (
+        "NamespaceProgress", "SourceOutcome", "SourceProgress", "SourceReport",
+    ),
+    "tailrace.source.source": ("Source",),
     "tailrace.topic.pending": ("Pending",),
     "tailrace.topic.producer": ("Producer",),
     "tailrace.topic.scaling": ("Plan",),

@@ -8,6 +8,7 @@
     ├── UnknownSubscription (LookupError)   no subscription of that name
     │   └── UnknownQueue                    no queue of that name
     ├── UnknownReplay (LookupError)         no replay of that id of the queue
+    ├── UnknownSource (LookupError)         no source of that name
     ├── SubscriptionExists (ValueError)     another subscription has that name
     │   └── QueueExists                     another queue has that name
     ├── InvalidName (ValueError)            a name that cannot be a directory and a URL part
@@ -60,6 +61,7 @@ from tailrace.errors.names import (
     UnknownGroup,
     UnknownQueue,
     UnknownReplay,
+    UnknownSource,
     UnknownSubscription,
     UnknownTopic,
 )
@@ -88,7 +90,7 @@ __all__ = [
     "OutcomeUnknown",
     "PipelineFailed", "QueueExists", "ReadOnlyHub", "Sealed", "SubscriptionExists", "TopicExists",
     "TopicTypeMismatch", "UnknownGroup", "UnknownHub", "UnknownQueue", "UnknownReplay",
-    "UnknownSubscription", "UnknownTopic", "WatchExpired",
+    "UnknownSource", "UnknownSubscription", "UnknownTopic", "WatchExpired",
 ]  # fmt: skip
 
 

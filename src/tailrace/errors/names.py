@@ -77,6 +77,16 @@ class TopicExists(Error, ValueError):
         )
 
 
+class UnknownSource(Error, LookupError):
+    """No source of that name in this hub."""
+
+    def __init__(self, source: str, hub: str, known: Iterable[str] = ()) -> None:
+        self.source = source
+        self.known = sorted(known)
+        remedy = "it is created when it first runs: tailrace source run FILE"
+        super().__init__(*_unknown("source", source, f"in {hub}", self.known, remedy))
+
+
 class UnknownGroup(Error, LookupError):
     """No group of that name in this hub. `subscriptions` lists those of the hub."""
 

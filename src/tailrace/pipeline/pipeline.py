@@ -19,12 +19,7 @@ from tailrace.duration import parse_duration
 from tailrace.errors import Busy, PipelineFailed
 from tailrace.hub.hub import Hub
 from tailrace.pipeline.attended_run import AttendedRun, OnProgress
-from tailrace.pipeline.definition.checks import (
-    check_reader,
-    check_short_name,
-    pipeline_definition,
-    writer_definition,
-)
+from tailrace.pipeline.definition.checks import pipeline_definition, writer_definition
 from tailrace.pipeline.definition.definition import PipelineDefinition, WriterDefinition
 from tailrace.pipeline.definition.options import resolve_paths
 from tailrace.pipeline.definition.settings import (
@@ -45,7 +40,8 @@ from tailrace.pipeline.report import RunOutcome, RunReport
 from tailrace.pipeline.run import PipelineRun
 from tailrace.pipeline.transform.function import Function
 from tailrace.pipeline.writer import Writer
-from tailrace.source.reader import Reader, Until
+from tailrace.source.reader import Reader, Until, check_reader
+from tailrace.topic.composite import check_short_name
 
 _PIPELINE: Final = PipelineSettings()
 _WRITER: Final = WriterSettings()

@@ -25,6 +25,7 @@ import msgspec
 import pyarrow as pa
 
 from tailrace.closing import Closing
+from tailrace.errors import InvalidValue
 from tailrace.log.record import Record
 
 if TYPE_CHECKING:
@@ -177,6 +178,13 @@ class Reader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def open(self, until: Until) -> ReaderSession:
         """Open the reader."""
         raise NotImplementedError
+
+
+def check_reader(reader: object) -> Reader:
+    """Return the reader; `InvalidValue` if it is none."""
+    if not isinstance(reader, Reader):
+        raise InvalidValue("reader", reader, "one of tailrace.readers")
+    return reader
 
 
 class Closeable(Closing):

@@ -29,12 +29,23 @@ TOPICS: Final = "topic/"
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 
+SHORT_NAME_MAX: Final = 100
+"""The maximum length of a name to which suffixes are added."""
+
 
 def check_name(kind: str, name: object) -> str:
     """Return the name if it can be a directory, a part of a URL and a label; else `InvalidName`."""
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise InvalidName(kind, name)
     return name
+
+
+def check_short_name(kind: str, name: object) -> str:
+    """Return a name that is still valid with the suffixes that topics and files add to it."""
+    checked = check_name(kind, name)
+    if len(checked) > SHORT_NAME_MAX:
+        raise InvalidName(kind, name)
+    return checked
 
 
 def check_new_name(kind: str, name: object) -> str:

@@ -6,12 +6,12 @@ from msgspec import Struct
 
 from tailrace.operations.pipeline.plugins import sample, sample_lines, wrapped
 from tailrace.operations.pipeline.toml_text import toml_value
-from tailrace.pipeline.definition.checks import check_short_name
 from tailrace.pipeline.definition.options import options_of
 from tailrace.pipeline.definition.plugins import PluginKind, plugin
 from tailrace.pipeline.definition.settings import Engine, PipelineSettings, WriterSettings
 from tailrace.pipeline.writer import Writer
 from tailrace.spark.installed import Missing
+from tailrace.topic.composite import check_short_name
 
 
 def pipeline_file(reader: str, writer: str, name: str, missing: Missing | None = None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from tailrace.errors import InvalidName, InvalidValue
+from tailrace.errors import InvalidValue
 from tailrace.pipeline.definition.definition import PipelineDefinition, WriterDefinition
 from tailrace.pipeline.definition.settings import (
     Engine,
@@ -20,10 +20,8 @@ from tailrace.pipeline.transform.chain import Chain
 from tailrace.pipeline.transform.function import Function
 from tailrace.pipeline.transform.namespace import NamespaceFilter
 from tailrace.pipeline.writer import Writer
-from tailrace.source.reader import Reader
-from tailrace.topic.composite import check_name
-
-NAME_LENGTH_MAX: Final = 100
+from tailrace.source.reader import Reader, check_reader
+from tailrace.topic.composite import check_short_name
 
 _DEFAULTS: Final = PipelineSettings()
 
@@ -77,21 +75,6 @@ def pipeline_definition(
         writers=defined,
         settings=settings,
     )
-
-
-def check_short_name(kind: str, name: object) -> str:
-    """Return a name that is still valid with the suffixes that topics and files add to it."""
-    checked = check_name(kind, name)
-    if len(checked) > NAME_LENGTH_MAX:
-        raise InvalidName(kind, name)
-    return checked
-
-
-def check_reader(reader: object) -> Reader:
-    """Return the reader; `InvalidValue` if it is none."""
-    if not isinstance(reader, Reader):
-        raise InvalidValue("reader", reader, "one of tailrace.readers")
-    return reader
 
 
 def _functions(functions: Iterable[object]) -> tuple[Function, ...]:

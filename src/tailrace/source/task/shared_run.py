@@ -9,11 +9,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-import msgspec
-
-from tailrace.backend.contract import Backend, Change
+from tailrace.backend.contract import Backend
 from tailrace.clock import Clock, SystemClock
-from tailrace.errors import Conflict, Error
+from tailrace.errors import Error
 from tailrace.group.protocol.events import Drained, Subscribed, Unsubscribed
 from tailrace.group.protocol.times import Times
 from tailrace.group.runtime.liveness import Liveness
@@ -23,7 +21,7 @@ from tailrace.hub.hub import Hub
 from tailrace.hub.topic import Topic
 from tailrace.message import Partition
 from tailrace.source.encoded_batch import SourceOutput
-from tailrace.source.names import SOURCES, task_group
+from tailrace.source.names import task_group
 from tailrace.source.reader import Closeable, Reader, Until
 from tailrace.source.reading import SplitReading
 from tailrace.source.run import mark_old_table
@@ -40,14 +38,8 @@ LEAVE_S: Final = 2.0
 REVOKE_S: Final = 5.0
 
 
-class SourceEntry(msgspec.Struct, frozen=True):
-    """The store entry of a source."""
-
-    created_ms: int
-
-
 class SharedRun(Closeable):
-    """One task of a source. For one thread, but for `wake`.
+    """One task of a source of the catalog. For one thread, but for `wake`.
 
     It has the face of `SourceRun`: call `step` repeatedly, `wait` when it returns False, and stop
     when `done`. It joins the tasks of the source, and leaves them in `close`; what it has read and
@@ -69,7 +61,6 @@ class SharedRun(Closeable):
         self._clock = clock or SystemClock()
         self._until = until
         self._output = SourceOutput(name, commit_log, dead_letters)
-        register(self._backend, name, self._clock.now_ms())
         mark_old_table(self._backend, name)
         self._times = Times.of(hub.settings.lease)
         self._progress_s = hub.settings.progress_interval.total_seconds()
@@ -95,6 +86,11 @@ class SharedRun(Closeable):
     def units(self) -> int:
         """The number of units that the task owns."""
         return len(self._reading.units)
+
+    @property
+    def tasks(self) -> int:
+        """The number of tasks of the source, as this one knows it."""
+        return max(1, len(self._task.driver.machine.members))
 
     @property
     def rows(self) -> int:
@@ -317,14 +313,3 @@ class _Task:
             else:
                 alive.add(member.session)
         return frozenset(alive)
-
-
-def register(backend: Backend, source: str, now_ms: int) -> None:
-    """Store that a source exists, if it is not known."""
-    key = SOURCES + source
-    if backend.store.get(key) is None:
-        entry = msgspec.json.encode(SourceEntry(now_ms))
-        try:
-            backend.store.commit(Change(expect={key: 0}, writes={key: entry}))
-        except Conflict:
-            return
