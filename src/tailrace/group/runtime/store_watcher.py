@@ -73,7 +73,7 @@ class StoreWatcher:
         self._mutex = threading.Lock()
         self._awaited: dict[str, dict[Partition, int]] = {}
         self._beat_requested_at: float | None = None
-        self._stopped = False
+        self._stopped = threading.Event()
         self._seen = 0
         """The version of the store up to which every change was posted."""
         self._outage = Outage(_log, "watching the hub")
@@ -101,7 +101,7 @@ class StoreWatcher:
 
     def stop(self) -> None:
         """Make `run` return."""
-        self._stopped = True
+        self._stopped.set()
         self._follower.wake()
 
     def close(self) -> None:
@@ -111,14 +111,14 @@ class StoreWatcher:
     def run(self) -> None:
         """Watch until `stop` is called."""
         try:
-            while not self._stopped:
+            while not self._stopped.is_set():
                 self._follower.arm()
                 begun = time.monotonic()
                 patience_s = _LONG_S if self._poll() else _RETRY_S
                 ended = time.monotonic()
                 rest_s = min(max(REST_S, _REST_FACTOR * (ended - begun)), REST_MAX_S)
                 self._follower.wait(patience_s)
-                time.sleep(max(0.0, ended + rest_s - time.monotonic()))
+                self._stopped.wait(max(0.0, ended + rest_s - time.monotonic()))
         finally:
             self._follower.close()
 
