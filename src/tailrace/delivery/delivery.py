@@ -60,9 +60,12 @@ class Delivery(Message[T], Generic[T]):
 
     __slots__ = ("_batch", "_connection", "_row", "_transaction", "attempt", "resolution")
 
-    def __init__(self, batch: FetchedBatch, row: int, attempt: int) -> None:
+    def __init__(
+        self, batch: FetchedBatch, row: int, attempt: int, transaction: Outputs | None = None
+    ) -> None:
         self._batch = batch
         self._row = row
+        self._transaction = transaction
         self._decoded = False
         self.attempt = attempt
         """The number of this attempt: 1, and one more after each nack."""
@@ -95,14 +98,13 @@ class Delivery(Message[T], Generic[T]):
         """The transaction of this delivery: what is pushed by it is stored together with the
         acknowledgement, or not at all. Only with the guarantee ``"exactly-once"``, and without
         `effects`: no commit is one of the hub and of another database."""
-        try:
-            return self._transaction
-        except AttributeError:
+        if self._transaction is None:
             raise Error(
                 "delivery.tx needs a handler that declares exactly-once, without effects",
                 'start it with guarantee="exactly-once" and no effects=; to store effects in a'
                 " database and push too, push in a second handler that follows the database",
-            ) from None
+            )
+        return self._transaction
 
     @property
     def connection(self) -> Any:

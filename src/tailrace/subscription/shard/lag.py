@@ -107,8 +107,13 @@ class KeyLag:
     def holds_back(self, turn: Turn) -> bool:
         """True if a key of a slice lags in RQ or DLQ, or has an earlier message in its lane."""
         assert turn.slice is not None
-        tracked = [lanes for queue, lanes in self.lanes.items() if self._tracks(queue)]
-        return turn.slice.has_key_in(*(lanes for lanes in tracked if len(lanes)))
+        slices = {Queue.MQ: len(self.slices)}  # the names of their lanes are no keys
+        found = [
+            lanes
+            for queue, lanes in self.lanes.items()
+            if self._tracks(queue) and len(lanes) > slices.get(queue, 0)
+        ]
+        return bool(found) and turn.slice.has_key_in(*found)
 
     def take_apart(self, turn: Turn, *, failed: bool) -> FetchedBatch:
         """Add the messages of a slice to the lanes of their keys, and return their batch. After a

@@ -9,7 +9,7 @@ commit that is under way.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tailrace.backend.contract import TableKey
 from tailrace.delivery.fetched import FetchedBatch
@@ -63,15 +63,16 @@ class Ledgers:
             return {offset for offset in offsets if offset >= mark}
         return {offset for offset in offsets if not progress.acked(offset)}
 
-    def unacknowledged(self, batch: FetchedBatch) -> Iterator[int]:
-        """Yield the rows of a batch whose records are not acknowledged."""
+    def unacknowledged(self, batch: FetchedBatch) -> Sequence[int]:
+        """Return the rows of a batch whose records are not acknowledged."""
         progress = self.stored[batch.partition]
         if progress.highest < batch.start:
-            yield from range(len(batch))
-            return
+            return range(len(batch))
+        rows: list[int] = []
         for start, end in progress.holes(batch.next_offset, batch.start):
             first = bisect_left(batch.offsets, start)
-            yield from range(first, bisect_left(batch.offsets, end, first))
+            rows += range(first, bisect_left(batch.offsets, end, first))
+        return rows
 
 
 def gaps(batch: FetchedBatch) -> Iterator[tuple[int, int]]:

@@ -129,7 +129,7 @@ class ShardMachine:
         batch, passed = self.filtering.apply(chosen, batch, stream.suspects, ready)
         rows = self.ledgers.unacknowledged(batch)
         if self.options.slice_max:
-            self.lag.add_slices(batch, list(rows), self.options.slice_max)
+            self.lag.add_slices(batch, rows, self.options.slice_max)
         else:
             self._payloads.add(batch)
             self.lag.add_messages(batch, rows)

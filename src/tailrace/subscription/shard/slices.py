@@ -90,6 +90,9 @@ class Slices:
         self.messages += len(part.rows)
         self.size_bytes += part.size_bytes
 
+    def __len__(self) -> int:
+        return len(self._by_id)
+
     def __getitem__(self, id: int) -> BatchSlice:
         return self._by_id[id]
 

@@ -69,7 +69,8 @@ class Call:
     @property
     def transactions(self) -> Iterable[Outputs]:
         """The transactions of the deliveries; those of a slice share one."""
-        return dict.fromkeys(delivery.tx for delivery in self.deliveries)
+        several = self.deliveries[:1] if self.turns[0].slice is not None else self.deliveries
+        return [delivery.tx for delivery in several]
 
     @property
     def origins(self) -> list[Origin]:

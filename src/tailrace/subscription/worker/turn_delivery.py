@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import repeat
 from typing import Any, Final
 
-from tailrace.delivery.delivery import Delivery, record_of
+from tailrace.delivery.delivery import Delivery, Outputs, record_of
 from tailrace.delivery.fetched import FetchedBatch, Resolution
 from tailrace.errors import Error
 from tailrace.log.columns import from_records
@@ -34,12 +34,12 @@ def delivery_of(turn: Turn) -> Delivery[Any]:
     return Delivery(again, 0, turn.attempt)
 
 
-def slice_deliveries(turn: Turn) -> tuple[Delivery[Any], ...]:
-    """Return the deliveries of the messages of a slice."""
+def slice_deliveries(turn: Turn, transaction: Outputs | None) -> tuple[Delivery[Any], ...]:
+    """Return the deliveries of the messages of a slice, which share their transaction."""
     assert turn.slice is not None
     batch, rows = turn.slice
     batch.resolver = _BY_OUTCOME
-    return tuple(map(Delivery, repeat(batch), rows, repeat(turn.attempt)))
+    return tuple(map(Delivery, repeat(batch), rows, repeat(turn.attempt), repeat(transaction)))
 
 
 class _ResolvedByOutcome:

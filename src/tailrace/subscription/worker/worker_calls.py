@@ -139,12 +139,9 @@ class WorkerCalls:
             with self._lock:
                 self._machine.split(owned, [turn])
             return None
-        deliveries = slice_deliveries(turn)
-        if self._outputs is not None:
-            transaction = DeliveryTransaction(turn, self._outputs)
-            for delivery in deliveries:
-                delivery.bind(transaction=transaction)
-        return Call(owned, (turn,), deliveries, batch=True)
+        outputs = self._outputs
+        transaction = None if outputs is None else DeliveryTransaction(turn, outputs)
+        return Call(owned, (turn,), slice_deliveries(turn, transaction), batch=True)
 
     def _delivery(self, turn: Turn) -> Delivery[Any]:
         delivery = delivery_of(turn)
