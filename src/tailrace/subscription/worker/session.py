@@ -1,7 +1,7 @@
 """A worker of a subscription in a process: it drives the machine of its shards.
 
-The runtime grants and revokes shards. Two threads call the backend: one does the steps of the
-shards, the other one stores their commits. A `CallRunner` calls the handlers in further threads.
+The runtime grants and revokes shards. One thread does the steps of the shards, a few others store
+their commits. A `CallRunner` calls the handlers in further threads.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tailrace.subscription.worker.machine import WorkerMachine
 from tailrace.subscription.worker.options import WorkerOptions
 from tailrace.subscription.worker.outputs import OutputTopics
 from tailrace.subscription.worker.shard_io import Decode, ShardDriver, ShardIO, StoredShard
-from tailrace.subscription.worker.threads import WorkerThreads
+from tailrace.subscription.worker.threads import COMMITS_AT_ONCE, WorkerThreads
 from tailrace.subscription.worker.worker_calls import WorkerCalls
 from tailrace.terminal.signals import wait_for
 
@@ -112,7 +112,7 @@ class WorkerSession(WorkerThreads):
             lose=self._lose,
         )
         self._calls = calls(self.calls)
-        self._saving = self._committing = False
+        self._to_save, self._committing = set(), set()
         self._progress_due = self._lease_ended = False
         self._stopping = self._departed = self._ended = False
         self._error: BaseException | None = None
@@ -122,7 +122,7 @@ class WorkerSession(WorkerThreads):
             threading.Thread(target=self._run, args=(act,), name=f"tailrace {what}", daemon=True)
             for what, act in (
                 (f"{subscription} steps", self._work),
-                (f"{subscription} commits", self._do_commits),
+                *[(f"{subscription} commits", self._do_commits)] * COMMITS_AT_ONCE,
             )
         ]
 
@@ -170,7 +170,7 @@ class WorkerSession(WorkerThreads):
     def save(self) -> None:
         """Have all progress stored."""
         with self.changed:
-            self._progress_due, self._saving = False, True
+            self._progress_due, self._to_save = False, set(self.machine.shards.values())
             self._commits.notify()
 
     def fail(self, error: BaseException) -> None:
@@ -180,7 +180,7 @@ class WorkerSession(WorkerThreads):
         with self.changed:
             self._error = self._error or error
             self.machine.interrupt()
-            self._commits.notify()
+            self._commits.notify_all()
 
     def start(self, join: Callable[[WorkerSession], Runtime]) -> None:
         """Join the group of the subscription's workers."""
@@ -239,12 +239,12 @@ class WorkerSession(WorkerThreads):
         """Store everything, for at most `LEAVE_S`: one that leaves has no such time. Locked."""
         for owned in shards:
             self.machine.drain(owned.name, owned.epoch)
-        self._saving = True
+        self._to_save = set(shards)
         self._commits.notify()
 
         def stored() -> bool:
             # While a call is in flight its shard has no final commit: then the others are stored.
-            idle = self.machine.busy and not (self._saving or self._committing)
+            idle = self.machine.busy and not (self._to_save or self._committing)
             return self._error is not None or all(
                 each.removed or each.stored or (idle and not each.machine.commit_due)
                 for each in shards
@@ -262,7 +262,7 @@ class WorkerSession(WorkerThreads):
             for owned in list(self.machine.shards.values()):
                 self.machine.drop(owned.name, owned.epoch)
             self.machine.interrupt()
-            self._commits.notify()
+            self._commits.notify_all()
         self._calls.stop()
         for thread in self._threads:
             if thread is not threading.current_thread():

@@ -1,4 +1,4 @@
-"""The two threads of a worker: one does the steps of its shards, the other stores their commits."""
+"""The threads of a worker: one does the steps of its shards, the others store their commits."""
 
 from __future__ import annotations
 
@@ -26,6 +26,9 @@ from tailrace.subscription.worker.options import WorkerOptions
 from tailrace.subscription.worker.outputs import OutputTopics
 from tailrace.subscription.worker.shard_io import Effect, ShardIO, StoredShard
 
+COMMITS_AT_ONCE: Final = 8
+"""The number of threads that store commits."""
+
 _IDLE_S: Final = 60.0
 _PAUSED_S: Final = 0.1
 
@@ -43,8 +46,10 @@ class WorkerThreads(ABC):
     _calls: CallRunner
     _claimed: ClaimedId
     _outage: Outage
-    _saving: bool
-    _committing: bool
+    _to_save: set[StoredShard]
+    """The shards whose progress is to be stored, also if no commit is due."""
+    _committing: set[StoredShard]
+    """The shards whose commits are being stored."""
     _progress_due: bool
     _lease_ended: bool
     _ended: bool
@@ -130,19 +135,38 @@ class WorkerThreads(ABC):
         )
 
     def _do_commits(self) -> None:
-        """Store what is ready."""
-        machine = self.machine
+        """Store what is ready, shard by shard.
+
+        Several threads do this: commits that wait at the same time share a write and a sync.
+        """
         while not self._over:
             with self.changed:
-                due = machine.to_commit(self._clock.monotonic())
-                if self._saving:
-                    self._saving, due = False, machine.unsaved(self._clock.monotonic())
-                self._committing = bool(due)
-                if not (due or self._over):
+                owned = self._next_commit()
+                if owned is None:
                     self.changed.notify_all()
-                    self._commits.wait(_IDLE_S)
-            for owned in due:
+                    if not self._over:
+                        self._commits.wait(_IDLE_S)
+                    continue
+                self._committing.add(owned)
+                self._commits.notify()
+            try:
                 self._apply(owned, partial(self._io.commit, owned))
+            finally:
+                with self.changed:
+                    self._committing.remove(owned)
+
+    def _next_commit(self) -> StoredShard | None:
+        """Return a shard to commit now; None if there is none. With the lock."""
+        machine, now = self.machine, self._clock.monotonic()
+        ready = machine.to_commit(now)
+        if self._to_save:
+            ready += [owned for owned in machine.unsaved(now) if owned in self._to_save]
+        for owned in ready:
+            if owned not in self._committing:
+                self._to_save.discard(owned)
+                return owned
+        self._to_save &= self._committing  # the others have nothing to store
+        return None
 
     def _apply(self, owned: StoredShard, work: Callable[[], Effect]) -> None:
         """Do work for a shard, and apply its effect. If it fails, the shard is lost or retries."""
