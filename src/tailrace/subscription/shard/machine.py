@@ -282,11 +282,11 @@ class ShardMachine:
     @property
     def commit_due(self) -> bool:
         """True if something waits for a commit."""
+        if not self._may_commit:
+            return False
         few = self.options.calls_ahead // 2
-        wanted = not self._closed and self._calls.wants_permits(few)
-        return self._may_commit and bool(
-            self._outbox.due or wanted or self._final or self._quiesces
-        )
+        wanted = self._calls.wants_permits(few) and not self._closed
+        return bool(self._outbox.due or wanted or self._final or self._quiesces)
 
     @property
     def unsaved(self) -> bool:
