@@ -1,5 +1,8 @@
-"""The checksum of all files: CRC-32 as in zlib, computed four times as fast."""
+"""The checksum of all files: CRC-32 as in zlib, computed four times as fast.
 
-from isal.isal_zlib import crc32
+`crc32_combine` returns the checksum of two pieces in a row from those of the pieces.
+"""
 
-__all__ = ["crc32"]
+from isal.isal_zlib import crc32, crc32_combine
+
+__all__ = ["crc32", "crc32_combine"]

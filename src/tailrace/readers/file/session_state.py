@@ -176,7 +176,7 @@ class FileSessionState:
         if len(values):
             records = change_records(namespace, values, mode, Op.INSERT, self.now_ms)
         bad = [
-            BadRecord(namespace, f"{chunk.position.path}:{line.line}", line.error, line.value)
+            BadRecord(namespace, f"{chunk.position.path}:{line.where}", line.error, line.value)
             for chunk in chunks
             for line in chunk.bad
         ]

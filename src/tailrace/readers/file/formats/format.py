@@ -28,11 +28,20 @@ class FileEnd(Enum):
 
 
 class BadLine(NamedTuple):
-    """A line, or a value that begins on it, that could not be read."""
+    """A line, or a value that begins on it, that could not be read.
 
-    line: int
+    `line` is None if the lines before it were not counted: then it begins at the byte `offset`.
+    """
+
+    line: int | None
     error: str
     value: bytes
+    offset: int = 0
+
+    @property
+    def where(self) -> str:
+        """The place of the line in its file."""
+        return f"byte {self.offset}" if self.line is None else str(self.line)
 
 
 class FileChunk(NamedTuple):

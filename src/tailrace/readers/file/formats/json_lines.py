@@ -59,17 +59,17 @@ class JsonLinesFormat(LineFormat):
         if reads_rest and end is not FileEnd.FINAL:
             reads_rest = not self._error(rest)
         body = data[start:] + b"\n" if reads_rest else data[start:after]
-        parsed = self._lines(body, position.line)
+        parsed = self._lines(body, position.line, position.offset + start)
         consumed = len(data) if reads_rest else after
         return parsed._replace(consumed=consumed, in_line=reads_rest)
 
-    def _lines(self, body: bytes, line: int) -> ParsedLines:
+    def _lines(self, body: bytes, line: int, offset: int) -> ParsedLines:
         if not body:
             return ParsedLines(identities=() if self._identity else None)
         try:
             text = self._utf8(body)
         except UnicodeDecodeError:
-            return self._line_by_line(body, line)
+            return self._line_by_line(body, line, offset)
         if b"\r" in text:
             text = text.replace(b"\r\n", b"\n")
         raw = np.frombuffer(text, np.uint8)
@@ -78,7 +78,7 @@ class JsonLinesFormat(LineFormat):
         starts[1:] = newlines[:-1] + 1
         rows = self._objects(text, raw, starts, newlines)
         if rows is None:
-            return self._line_by_line(body, line)
+            return self._line_by_line(body, line, offset)
         filled = newlines > starts
         values = slice_column(text, starts[filled], newlines[filled])
         identities = list(map(_identity_of, rows)) if self._identity else None
@@ -111,17 +111,18 @@ class JsonLinesFormat(LineFormat):
             return None
         return rows if len(rows) == int(filled.sum()) else None
 
-    def _line_by_line(self, body: bytes, line: int) -> ParsedLines:
+    def _line_by_line(self, body: bytes, line: int, offset: int) -> ParsedLines:
         values: list[bytes] = []
         identities: list[bytes] = []
         bad: list[BadLine] = []
         lines = body.split(b"\n")[:-1]
         for number, text in enumerate(lines, line + 1):
+            start, offset = offset, offset + len(text) + 1
             text = text.removesuffix(b"\r")
             if not text.strip():
                 continue
             if error := self._error(text):
-                bad.append(BadLine(number, error, text))
+                bad.append(BadLine(number, error, text, start))
                 continue
             values.append(self._utf8(text))
             if self._identity:

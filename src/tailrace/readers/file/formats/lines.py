@@ -19,6 +19,9 @@ CHUNK_BYTES: Final = 1 << 20
 
 BOM: Final = b"\xef\xbb\xbf"
 
+_SEARCH_BYTES: Final = 64 << 10
+"""Number of bytes in one read of a search for a newline."""
+
 
 class ParsedLines(NamedTuple):
     """The result of `LineFormat.parse`: it parsed `lines` lines in the first `consumed` bytes."""
@@ -82,7 +85,8 @@ class LineFormat(ABC):
             if line_end or len(data) < CHUNK_BYTES:
                 break
         after = msgspec.structs.replace(after, line=position.line + 1, in_line=not line_end)
-        bad = BadLine(position.line + 1, self.too_long(after.offset - position.offset), kept)
+        error = self.too_long(after.offset - position.offset)
+        bad = BadLine(position.line + 1, error, kept, position.offset)
         return FileChunk(documents(()), () if self.has_identities else None, [bad], after)
 
     def too_long(self, size_bytes: int) -> str:
@@ -99,3 +103,18 @@ def line_start(data: bytes, position: FilePosition) -> int:
         if not data[:end].strip():
             return end
     return 0
+
+
+def find_line(file: OpenFile, offset: int, limit: int) -> int | None:
+    """Return where the first line starts that starts at or after `offset` and before `limit`.
+
+    A line starts after a newline, and at the start of the file.
+    """
+    if not offset:
+        return 0 if limit > 0 else None
+    before = offset - 1
+    while data := file.read(before, _SEARCH_BYTES, limit - 1):
+        if found := data.find(b"\n") + 1:
+            return before + found
+        before += len(data)
+    return None

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, Final
+from itertools import accumulate
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -25,13 +26,24 @@ _ROWS: Final = 8192
 _encode = msgspec.json.Encoder().encode
 
 
+class RowGroup(NamedTuple):
+    """The number of rows of a row group, and of its bytes without compression."""
+
+    rows: int
+    size: int
+
+
 class ParquetFormat:
-    """Files that are read once they are complete. Rows are numbered from 1, like lines."""
+    """Files that are read once they are complete. Rows are numbered from 1, like lines.
+
+    Reads up to the row group that ends with the row number `last`; by default, all of them.
+    """
 
     grows = False
 
-    def __init__(self, identity: tuple[str, ...]) -> None:
+    def __init__(self, identity: tuple[str, ...], last: int | None = None) -> None:
         self._identity = identity
+        self._last = last
         self._cursor: _BatchCursor | None = None
 
     def read(
@@ -44,7 +56,7 @@ class ParquetFormat:
             raise UnreadableFile("it was modified while it was read")
         cursor = self._cursor
         if cursor is None or cursor.file is not file or cursor.row != position.offset:
-            cursor = self._cursor = _BatchCursor(file, position.offset)
+            cursor = self._cursor = _BatchCursor(file, position.offset, self._last)
         try:
             batch = cursor.next_batch()
         except (pa.ArrowException, OSError) as error:
@@ -77,10 +89,10 @@ class ParquetFormat:
 class _BatchCursor:
     """Iterates over the batches of a file; `row` is the number of the next row."""
 
-    def __init__(self, file: OpenFile, row: int) -> None:
+    def __init__(self, file: OpenFile, row: int, last: int | None) -> None:
         self.file = file
         self.row = row
-        self._batches = _batches_from(file, row)
+        self._batches = _batches_from(file, row, last)
 
     def next_batch(self) -> pa.RecordBatch | None:
         """Return the next batch; None at the end of the file."""
@@ -89,7 +101,19 @@ class _BatchCursor:
         return batch
 
 
-def _batches_from(file: OpenFile, offset: int) -> Iterator[pa.RecordBatch]:
+def row_groups(file: OpenFile) -> list[RowGroup]:
+    """Return the row groups of a file. Raises `UnreadableFile` if it is not Parquet."""
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        with open(file.descriptor, "rb", closefd=False) as raw, ParquetFile(raw) as parquet:
+            groups = map(parquet.metadata.row_group, range(parquet.num_row_groups))
+            return [RowGroup(group.num_rows, group.total_byte_size) for group in groups]
+    except (pa.ArrowException, OSError) as error:
+        raise UnreadableFile(f"it is not Parquet: {error}") from error
+
+
+def _batches_from(file: OpenFile, offset: int, last: int | None) -> Iterator[pa.RecordBatch]:
     # Imported late: the module is slow to load and most files are not Parquet.
     from pyarrow.parquet import ParquetFile
 
@@ -97,6 +121,10 @@ def _batches_from(file: OpenFile, offset: int) -> Iterator[pa.RecordBatch]:
         counts = [
             parquet.metadata.row_group(group).num_rows for group in range(parquet.num_row_groups)
         ]
+        if last is not None:
+            counts = [
+                count for count, end in zip(counts, accumulate(counts), strict=True) if end <= last
+            ]
         first = 0
         while first < len(counts) and offset >= counts[first]:
             offset -= counts[first]

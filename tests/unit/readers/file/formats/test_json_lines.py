@@ -175,7 +175,7 @@ def test_a_chunk_decodes_to_the_same_rows_as_its_lines_however_it_is_cut(
         except (msgspec.DecodeError, UnicodeDecodeError):
             bad.append((number, line))
     taken: list[bytes] = []
-    refused: list[tuple[int, bytes]] = []
+    refused: list[tuple[int | None, bytes]] = []
     position = msgspec.structs.replace(START, offset=1)  # not at the start: no byte order mark
     at = 0
     while at < len(data):
