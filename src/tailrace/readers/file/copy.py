@@ -1,19 +1,30 @@
-"""A copy split: reads a namespace's files up to their sizes at the discovery."""
+"""The copy splits of a namespace: its whole files, and the end of its copy.
+
+Files are read up to their sizes at the discovery. If a namespace has files that are copied in
+ranges, one split copies its other files, and another follows that one and all ranges. If it has
+none, one split does both.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import msgspec
 
 from tailrace.message import Mode, Op
+from tailrace.readers.file.copied_file import CopiedFile
 from tailrace.readers.file.file_position import FilePosition
-from tailrace.readers.file.files import Listing, OpenFile, UnreadableFile
+from tailrace.readers.file.files import UnreadableFile
 from tailrace.readers.file.follow import FollowData
 from tailrace.readers.file.formats.columns import change_records, documents
 from tailrace.readers.file.formats.format import FileChunk, unreadable_chunk
 from tailrace.readers.file.formats.lines import CHUNK_BYTES
+from tailrace.readers.file.ranges.range_position import (
+    DividedFile,
+    RangePosition,
+    whole_position,
+)
 from tailrace.readers.file.rewrite_check import is_intact
 from tailrace.readers.file.session_state import FileSessionState
 from tailrace.source.reader import Batch, Split
@@ -30,11 +41,15 @@ class CopyFile(msgspec.Struct, frozen=True):
     split: str
 
 
-class CopyData(msgspec.Struct, frozen=True):
-    """The data of a copy split: the namespace and the files to copy."""
+class CopyData(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The data of a copy split: the namespace, and its files to copy.
+
+    `divided` are those that are copied in ranges, by other splits.
+    """
 
     namespace: str
     files: tuple[CopyFile, ...]
+    divided: tuple[DividedFile, ...] = ()
 
 
 class CopyPosition(msgspec.Struct, frozen=True):
@@ -45,27 +60,14 @@ class CopyPosition(msgspec.Struct, frozen=True):
     rows: int = 0
 
 
-class _CopiedFile:
-    """A file that is being copied, until the split that follows it takes its place."""
+def copy_id(namespace: str) -> str:
+    """Return the id of the split that completes the copy of a namespace."""
+    return f"copy:{namespace}"
 
-    def __init__(self, state: FileSessionState, position: FilePosition, split: str) -> None:
-        self._state = state
-        self.name = position.path
-        self.position = position
-        self._split = split
-        self._ended = False
 
-    def is_removed(self, listing: Listing) -> bool:
-        return self._state.is_removed(self.position, self._split, listing)
-
-    def has_unlinked_files(self, listing: Listing) -> bool:
-        return self._state.has_unlinked_files(self._split, self.position.generation, listing)
-
-    def is_drained(self, listing: Listing) -> bool:
-        return self._ended
-
-    def end(self) -> None:
-        self._ended = True
+def whole_id(namespace: str) -> str:
+    """Return the id of the split that copies the whole files beside those copied in ranges."""
+    return f"whole:{namespace}"
 
 
 class FileCopy:
@@ -81,11 +83,11 @@ class FileCopy:
         self._chunk_bytes = 0
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the rest of the copy; the last batch has the Complete record."""
+        """Yield the rest of the files."""
         data = self._data
         for file in data.files[self._position.number :]:
             start = self._position.file_position or file.position
-            copied = _CopiedFile(self._state, start, file.split)
+            copied = CopiedFile(self._state, start, file.split)
             self._state.followed[file.split] = copied
             for chunk in self._read(file):
                 self._add(chunk)
@@ -96,17 +98,40 @@ class FileCopy:
             self._end(file)
         if self._chunks or self._children:
             yield self._batch()
-        complete = _encode({"rows": self._position.rows})
+
+    def complete(self, followed: Mapping[str, Any]) -> Batch:
+        """Return the last batch of a namespace's copy, with the Complete record.
+
+        `followed` are the final positions of the splits that copied the rest of the namespace.
+        """
+        data = self._data
+        ranges = {
+            split: msgspec.convert(followed[split], RangePosition)
+            for file in data.divided
+            for split in file.ranges
+        }
+        rows = self._position.rows + sum(each.rows for each in ranges.values())
+        if (whole := followed.get(whole_id(data.namespace))) is not None:
+            rows += msgspec.convert(whole, CopyPosition).rows
+        children = tuple(
+            self._follow(file, whole_position(file.position, map(ranges.__getitem__, file.ranges)))
+            for file in data.divided
+        )
+        complete = documents([_encode({"rows": rows})])
         records = change_records(
-            data.namespace, documents([complete]), Mode.COMPLETE, Op.NOOP, self._state.now_ms
+            data.namespace, complete, Mode.COMPLETE, Op.NOOP, self._state.now_ms
         )
         identities = [data.namespace.encode()] if self._state.options.identity else None
         position = msgspec.to_builtins(self._position)
-        yield Batch(records, position, identities=identities, finished=True)
+        return Batch(records, position, (), identities, children, finished=True)
+
+    def end(self) -> Batch:
+        """Return the last batch of a split that copied some files of a namespace."""
+        return Batch(None, msgspec.to_builtins(self._position), finished=True)
 
     def _read(self, file: CopyFile) -> Iterator[FileChunk]:
         position = self._position.file_position or file.position
-        opened = self._open(file.position)
+        opened = self._state.open_known(file.position)
         if opened is None:
             return
         try:
@@ -122,17 +147,6 @@ class FileCopy:
         finally:
             opened.close()
 
-    def _open(self, position: FilePosition) -> OpenFile | None:
-        """Open the file under its old or its present name."""
-        now = self._state.poll().find(position.device, position.inode)
-        for path in (position.path, now.path if now is not None else position.path):
-            opened = self._state.open(path)
-            if opened is not None:
-                if opened.identity == (position.device, position.inode):
-                    return opened
-                opened.close()
-        return None
-
     def _add(self, chunk: FileChunk) -> None:
         before = self._position
         self._chunks.append(chunk)
@@ -143,11 +157,20 @@ class FileCopy:
     def _end(self, file: CopyFile) -> None:
         position = self._position
         end = position.file_position or file.position
-        follow = FollowData(file.position.path, self._data.namespace, end, file.split)
-        self._children.append(
-            Split(file.split, msgspec.to_builtins(follow), follows=(self._split.id,))
-        )
+        self._children.append(self._follow(file, end))
         self._position = CopyPosition(position.number + 1, None, position.rows)
+
+    def _follow(self, file: CopyFile | DividedFile, end: FilePosition) -> Split:
+        """Return the split that follows a file from the end of its copy."""
+        namespace = self._data.namespace
+        data = FollowData(file.position.path, namespace, end, file.split)
+        return Split(
+            file.split,
+            msgspec.to_builtins(data),
+            follows=(copy_id(namespace),),
+            bound=self._split.bound,
+            namespace=namespace,
+        )
 
     def _batch(self) -> Batch:
         children = tuple(self._children)

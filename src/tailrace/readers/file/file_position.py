@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from tailrace.log.checksum import crc32
+from tailrace.log.checksum import crc32, crc32_combine
 
 FINGERPRINT_BYTES: Final = 256
 """Number of bytes in a fingerprint: of the start of a file, or of the end of the part read."""
@@ -29,6 +29,11 @@ class Fingerprint(msgspec.Struct, frozen=True, array_like=True):
     def matches(self, data: bytes) -> bool:
         """True if `data` begins with the bytes that the fingerprint was taken of."""
         return len(data) >= self.length and crc32(data[: self.length]) == self.checksum
+
+    def then(self, other: Fingerprint) -> Fingerprint:
+        """Return the fingerprint of the bytes of this one followed by those of another."""
+        checksum = crc32_combine(self.checksum, other.checksum, other.length)
+        return Fingerprint(self.length + other.length, checksum)
 
 
 class FilePosition(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -68,7 +73,8 @@ class FilePosition(msgspec.Struct, frozen=True, omit_defaults=True):
     def after(self, data: bytes, lines: int, in_line: bool = False) -> FilePosition:
         """Return the position after `data`, which has `lines` lines and was read from here."""
         head = self.head
-        if (missing := FINGERPRINT_BYTES - head.length) > 0:
+        missing = FINGERPRINT_BYTES - head.length
+        if missing > 0 and head.length == self.offset:
             more = data[:missing]
             head = Fingerprint(head.length + len(more), crc32(more, head.checksum))
         offset = self.offset + len(data)

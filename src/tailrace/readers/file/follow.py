@@ -368,4 +368,9 @@ class FileFollower:
     def _late_split(self, position: FilePosition) -> Split:
         """Return a split that reads what is still appended to a file that was renamed."""
         data = msgspec.structs.replace(self._data, position=position)
-        return Split(f"{self._split.id}~{position.generation}", msgspec.to_builtins(data))
+        return Split(
+            f"{self._split.id}~{position.generation}",
+            msgspec.to_builtins(data),
+            bound=self._split.bound,
+            namespace=data.namespace,
+        )

@@ -99,6 +99,15 @@ class FileReader(Reader, frozen=True):
             le=1 << 30,
         ),
     ] = 1 << 20
+    range_bytes: Annotated[
+        int | None,
+        Meta(
+            description="The size in bytes of the ranges in which larger files are copied, so that"
+            " several tasks can copy one file. For JSON lines without compression, and Parquet."
+            " Rows of a divided file are in order within a range. Default: files are not divided.",
+            examples=[64 << 20],
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         if not self.path or "\0" in self.path:
@@ -108,6 +117,8 @@ class FileReader(Reader, frozen=True):
             raise InvalidValue("delimiter", self.delimiter, valid)
         if parse_duration(self.poll, "poll").total_seconds() <= 0:
             raise InvalidValue("poll", self.poll, "a duration above 0s, for example 1s")
+        if self.range_bytes is not None and self.range_bytes < 1:
+            raise InvalidValue("range_bytes", self.range_bytes, "a number of bytes, at least 1")
         _check_encoding(self.encoding)
 
     def check(self) -> Preview:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from tailrace.readers.file.file_position import Fingerprint
+from tailrace.readers.file.file_position import FilePosition, Fingerprint
 from tailrace.readers.file.files import FileInfo, Listing
 
 QUIET_POLLS: Final = 3
@@ -59,12 +59,17 @@ class KnownFile(msgspec.Struct, frozen=True, array_like=True):
         return (self.split, self.generation) == (split, generation)
 
 
-class FileRegistry(msgspec.Struct, frozen=True):
-    """Names by path, and files by identity. `count` is the number of splits created so far."""
+class FileRegistry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Names by path, and files by identity. `count` is the number of splits created so far.
+
+    `waiting` are files of namespaces that are copied by several splits, by the splits that will
+    follow them, until these begin: each with its end at the discovery.
+    """
 
     names: dict[str, FollowedName] = {}
     files: dict[str, KnownFile] = {}
     count: int = 0
+    waiting: dict[str, FilePosition] = {}
 
     def known(self, file: FileInfo) -> KnownFile | None:
         """Return the registered file with the identity of `file`."""
@@ -155,7 +160,7 @@ class RegistryUpdater:
         }
         for path in self._missing_names.count(missing):
             del names[path]
-        return FileRegistry(names, files, count), new
+        return FileRegistry(names, files, count, self.registry.waiting), new
 
     def _recognise(self, known: KnownFile, file: FileInfo) -> KnownFile | None:
         """Return the known file if `file` is the same one; None if `file` reuses its inode."""

@@ -3,29 +3,41 @@
     discover ──▶ copy:NAMESPACE ──▶ follow:1:PATH     each file, from the end of its copy
             └──▶ watch ───────────▶ follow:7:PATH     files that appear later, from their start
 
-`discover` finishes at once. It fixes what is copied: the files and sizes at that time.
+`discover` finishes at once. It fixes what is copied: the files and sizes at that time. If large
+files are divided, other splits copy what `copy:NAMESPACE` then only completes:
+
+    discover ──▶ range:OFFSET:PATH ──▶ copy:NAMESPACE ──▶ follow:1:PATH    each divided file
+            ├──▶ whole:NAMESPACE ───────▲           └──▶ follow:2:PATH    each other file
+
+Any task reads ranges. All other splits share the state of their session, so one task reads them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from tailrace.log.record import Record
-from tailrace.readers.file.copy import CopyData, CopyFile, CopyPosition, FileCopy
+from tailrace.readers.file.copy import CopyPosition, FileCopy
+from tailrace.readers.file.discovery import discover
 from tailrace.readers.file.file_position import FilePosition
 from tailrace.readers.file.follow import FileFollower
-from tailrace.readers.file.registry import FileRegistry, RegistryUpdater
+from tailrace.readers.file.ranges.range_copy import RangeCopy
+from tailrace.readers.file.ranges.range_position import RangePosition
+from tailrace.readers.file.registry import FileRegistry
 from tailrace.readers.file.session_state import FileSessionState
-from tailrace.readers.file.watch import WATCH, FileWatch, WatchData
+from tailrace.readers.file.watch import FileWatch
 from tailrace.source.reader import Batch, Closeable, Split, Until
 
 if TYPE_CHECKING:
     from tailrace.readers.file.reader import FileReader
 
-_DISCOVER = "discover"
+_DISCOVER: Final = "discover"
+
+_BOUND: Final = "files"
+"""The bound of all splits but ranges: they share the state of the session."""
 
 
 class FileReaderSession(Closeable):
@@ -38,19 +50,21 @@ class FileReaderSession(Closeable):
 
     def splits(self) -> tuple[Split, ...]:
         """Return the split that discovers the files."""
-        return (Split(_DISCOVER),)
+        return (Split(_DISCOVER, bound=_BOUND),)
 
     def read(
         self, split: Split, position: Any, last: Record | None, followed: Mapping[str, Any]
     ) -> Iterator[Batch | None]:
         """Read a split, by the action in its id. `last` is not used: positions are sufficient."""
         state = self._state
-        match split.id.partition(":")[0]:
+        match _action(split):
             case "discover":
-                return iter((self._discovered(),))
-            case "copy":
-                begun = CopyPosition() if position is None else position
-                return FileCopy(state, split, msgspec.convert(begun, CopyPosition)).batches()
+                return iter((discover(state, split),))
+            case "range":
+                copied = None if position is None else msgspec.convert(position, RangePosition)
+                return RangeCopy(state, split, copied).batches()
+            case "copy" | "whole":
+                return self._copied(split, position, followed)
             case "watch":
                 registry = None if position is None else msgspec.convert(position, FileRegistry)
                 return FileWatch(state, split, registry).batches()
@@ -62,23 +76,12 @@ class FileReaderSession(Closeable):
         """Close all files."""
         self._state.close()
 
-    def _discovered(self) -> Batch:
-        """Return the splits of a new source: a copy for each namespace, and the watch."""
-        state = self._state
-        updater = RegistryUpdater(FileRegistry(), state.read_start)
-        registry, new = updater.update(state.poll(), lambda _: True)
-        by_namespace: dict[str, list[CopyFile]] = {}
-        for split, file in new:
-            start = FilePosition(file.path, file.device, file.inode)
-            copied = CopyFile(start, file.size, split)
-            by_namespace.setdefault(state.namespace_of(file.path), []).append(copied)
-        copies = (
-            Split(
-                f"copy:{namespace}",
-                msgspec.to_builtins(CopyData(namespace, tuple(files))),
-                kept=True,  # new files follow it, however late they appear
-            )
-            for namespace, files in by_namespace.items()
-        )
-        watch = Split(WATCH, msgspec.to_builtins(WatchData(registry, tuple(by_namespace))))
-        return Batch(None, None, children=(*copies, watch), finished=True)
+    def _copied(self, split: Split, position: Any, followed: Mapping[str, Any]) -> Iterator[Batch]:
+        begun = CopyPosition() if position is None else msgspec.convert(position, CopyPosition)
+        copy = FileCopy(self._state, split, begun)
+        yield from copy.batches()
+        yield copy.complete(followed) if _action(split) == "copy" else copy.end()
+
+
+def _action(split: Split) -> str:
+    return split.id.partition(":")[0]

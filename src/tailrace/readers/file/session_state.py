@@ -14,7 +14,14 @@ from tailrace.message import Mode, Op
 from tailrace.readers.file.birth_time import birth_time_ns
 from tailrace.readers.file.file_name import compression_of, format_of, namespace_of
 from tailrace.readers.file.file_position import FINGERPRINT_BYTES, FilePosition, Fingerprint
-from tailrace.readers.file.files import FileInfo, GzipFile, Listing, OpenFile, list_files
+from tailrace.readers.file.files import (
+    FileInfo,
+    GzipFile,
+    Listing,
+    OpenFile,
+    find_in_directory,
+    list_files,
+)
 from tailrace.readers.file.formats.columns import change_records, concatenate
 from tailrace.readers.file.formats.csv import CsvFormat
 from tailrace.readers.file.formats.format import FileChunk, FileEnd, FileFormat
@@ -85,15 +92,18 @@ class FileSessionState:
         """Return the compression of a file."""
         return self.options.compression or compression_of(path)
 
-    def format_of(self, path: str) -> FileFormat:
-        """Return the format of a file, from the option or the file's name.
+    def format_name(self, path: str) -> str:
+        """Return the name of a file's format, from the option or the file's name.
 
         Raises `InvalidValue` if neither determines the format.
         """
-        options = self.options
-        name = options.format or format_of(path)
+        return self.options.format or format_of(path)
+
+    def format_of(self, path: str) -> FileFormat:
+        """Return the format of a file. Raises `InvalidValue` as `format_name` does."""
+        name = self.format_name(path)
         if name == "parquet":
-            return ParquetFormat(options.identity)
+            return ParquetFormat(self.options.identity)
         if name not in self._line_formats:
             self._line_formats[name] = self._line_format(name)
         return self._line_formats[name]
@@ -117,15 +127,36 @@ class FileSessionState:
         except FileNotFoundError:
             return None
 
+    def open_known(self, position: FilePosition) -> OpenFile | None:
+        """Open the file of a position under its old or its present name; None if it has none."""
+        now = self.poll().find(position.device, position.inode)
+        for path in (position.path, None if now is None else now.path):
+            opened = None if path is None else self._open_same(path, position.identity)
+            if opened is not None:
+                return opened
+        return None
+
+    def open_beside(self, position: FilePosition) -> OpenFile | None:
+        """Open the file of a position under any name in its directory.
+
+        It may be another file that was created with the inode of the deleted one.
+        """
+        beside = find_in_directory(position.path, position.inode)
+        return None if beside is None else self._open_same(beside, position.identity)
+
+    def _open_same(self, path: str, identity: tuple[int, int]) -> OpenFile | None:
+        """Open a file; return None if it does not exist, or is another one."""
+        opened = self.open(path)
+        if opened is None or opened.identity == identity:
+            return opened
+        opened.close()
+        return None
+
     def reserve(self, file: FileInfo) -> None:
         """Hold a listed file open until its split reads it."""
-        opened = self.open(file.path)
-        if opened is None:
-            return
-        if opened.identity != file.identity:
-            opened.close()
-            return
-        self.held_files.reserve(opened)
+        opened = self._open_same(file.path, file.identity)
+        if opened is not None:
+            self.held_files.reserve(opened)
 
     def read_start(self, file: FileInfo, length: int) -> FileStart | None:
         """Return the start of a file; see `ReadStart`."""

@@ -9,9 +9,11 @@ from functools import partial
 import msgspec
 
 from tailrace.errors import InvalidValue
+from tailrace.readers.file.copied_file import CopiedFile
+from tailrace.readers.file.copy import copy_id
 from tailrace.readers.file.file_position import FilePosition
 from tailrace.readers.file.files import FileInfo, Listing
-from tailrace.readers.file.follow import FollowData
+from tailrace.readers.file.follow import FileFollower, FollowData
 from tailrace.readers.file.registry import FileRegistry, RegistryUpdater
 from tailrace.readers.file.rotation import StartFinder
 from tailrace.readers.file.session_state import FileSessionState
@@ -34,6 +36,7 @@ class FileWatch:
         self, state: FileSessionState, split: Split, position: FileRegistry | None
     ) -> None:
         self._state = state
+        self._split = split
         data = msgspec.convert(split.data, WatchData)
         self._copied = frozenset(data.copied)
         self._updater = RegistryUpdater(position or data.registry, state.read_start)
@@ -58,6 +61,7 @@ class FileWatch:
         state = self._state
         rewritten = frozenset(state.rewritten)
         self._starts = {}
+        waiting = self._still_waiting()
         registry, new = self._updater.update(
             listing,
             is_due,
@@ -65,12 +69,26 @@ class FileWatch:
             rewritten,
             state.held_files.reserved_identities(),
         )
+        registry = msgspec.structs.replace(registry, waiting=waiting)
         self._reserve_new(listing, registry)
         if registry != self._updater.registry:
             yield self._batch(registry, new)
             self._updater.registry = registry
         state.rewritten -= rewritten
         state.publish(listing, self._updater.registry)
+
+    def _still_waiting(self) -> dict[str, FilePosition]:
+        """Return the waiting files whose splits have not begun, and let new files wait for them."""
+        followed = self._state.followed
+        waiting = {
+            split: position
+            for split, position in self._updater.registry.waiting.items()
+            if not isinstance(followed.get(split), FileFollower)
+        }
+        for split, position in waiting.items():
+            if split not in followed:
+                followed[split] = CopiedFile(self._state, position, split)
+        return waiting
 
     def _reserve_new(self, listing: Listing, registry: FileRegistry) -> None:
         """Hold newly registered files open: they may be deleted before their split reads them."""
@@ -110,6 +128,14 @@ class FileWatch:
                 continue
             data = FollowData(file.path, namespace, self._starts[file.path], split)
             # The rows of a namespace that is being copied must come after the copy.
-            follows = (f"copy:{namespace}",) if namespace in self._copied else ()
-            children.append(Split(split, msgspec.to_builtins(data), follows))
+            follows = (copy_id(namespace),) if namespace in self._copied else ()
+            children.append(
+                Split(
+                    split,
+                    msgspec.to_builtins(data),
+                    follows,
+                    bound=self._split.bound,
+                    namespace=namespace,
+                )
+            )
         return Batch(None, msgspec.to_builtins(registry), bad, children=tuple(children))

@@ -75,6 +75,7 @@ def test_a_damaged_file_is_named_by_the_check(tmp_path: Path) -> None:
         ("poll", "soon"),
         ("encoding", "utf-16"),
         ("encoding", "klingon"),
+        ("range_bytes", 0),
     ],
 )
 def test_an_invalid_option_is_refused_by_name(option: str, value: str) -> None:
