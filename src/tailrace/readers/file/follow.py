@@ -95,14 +95,16 @@ class FileFollower:
     def batches(self) -> Iterator[Batch | None]:
         """Yield the rows, poll by poll, until the name is not followed any more."""
         seen = 0
-        while True:
-            snapshot = self._state.snapshot
-            if snapshot is not None and snapshot.number > seen:
-                seen = snapshot.number
-                if not (yield from self._read_snapshot(snapshot)):
-                    self.release()
-                    return
-            yield None
+        try:
+            while True:
+                snapshot = self._state.snapshot
+                if snapshot is not None and snapshot.number > seen:
+                    seen = snapshot.number
+                    if not (yield from self._read_snapshot(snapshot)):
+                        return
+                yield None
+        finally:
+            self.release()
 
     def release(self) -> None:
         """Close the file. It is opened again when it is read."""

@@ -70,6 +70,11 @@ class HeldFiles:
         """Return the identities of the reserved files."""
         return set(self._reserved)
 
+    def release_reserved(self) -> None:
+        """Close all reserved files."""
+        for reserved in list(self._reserved.values()):
+            reserved.release()
+
     def close(self) -> None:
         """Close all files."""
         for holder in list(self._holders):

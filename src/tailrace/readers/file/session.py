@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 import msgspec
 
@@ -45,6 +46,7 @@ class FileReaderSession(Closeable):
 
     def __init__(self, options: FileReader, until: Until) -> None:
         self._state = FileSessionState(options, until)
+        self._readings: WeakSet[Iterator[Batch | None]] = WeakSet()
         for file in self._state.poll():
             self._state.format_of(file.path)
 
@@ -56,21 +58,27 @@ class FileReaderSession(Closeable):
         self, split: Split, position: Any, last: Record | None, followed: Mapping[str, Any]
     ) -> Iterator[Batch | None]:
         """Read a split, by the action in its id. `last` is not used: positions are sufficient."""
-        state = self._state
-        match _action(split):
+        state, action = self._state, split.id.partition(":")[0]
+        if action == "range":
+            copied = None if position is None else msgspec.convert(position, RangePosition)
+            return RangeCopy(state, split, copied).batches()
+        if not self._readings:
+            # The splits that share the state came from another task, or are the first ones.
+            state.reset()
+        reading: Iterator[Batch | None]
+        match action:
             case "discover":
-                return iter((discover(state, split),))
-            case "range":
-                copied = None if position is None else msgspec.convert(position, RangePosition)
-                return RangeCopy(state, split, copied).batches()
+                reading = _only(discover(state, split))
             case "copy" | "whole":
-                return self._copied(split, position, followed)
+                reading = self._copied(split, position, followed)
             case "watch":
                 registry = None if position is None else msgspec.convert(position, FileRegistry)
-                return FileWatch(state, split, registry).batches()
+                reading = FileWatch(state, split, registry).batches()
             case _:
                 begun = None if position is None else msgspec.convert(position, FilePosition)
-                return FileFollower(state, split, begun).batches()
+                reading = FileFollower(state, split, begun).batches()
+        self._readings.add(reading)
+        return reading
 
     def close(self) -> None:
         """Close all files."""
@@ -80,8 +88,8 @@ class FileReaderSession(Closeable):
         begun = CopyPosition() if position is None else msgspec.convert(position, CopyPosition)
         copy = FileCopy(self._state, split, begun)
         yield from copy.batches()
-        yield copy.complete(followed) if _action(split) == "copy" else copy.end()
+        yield copy.complete(followed) if split.id.startswith("copy:") else copy.end()
 
 
-def _action(split: Split) -> str:
-    return split.id.partition(":")[0]
+def _only(batch: Batch) -> Iterator[Batch]:
+    yield batch

@@ -63,11 +63,25 @@ class FileSessionState:
 
         A run until now keeps the listing of its start.
         """
-        due = self._clock.monotonic() - self._polled >= self._poll_s
-        if self.until is Until.STOPPED and due:
+        if self.until is Until.STOPPED:
+            self._list_if_due()
+        return self._listing
+
+    def reset(self) -> None:
+        """Forget what earlier readings of the splits have shared.
+
+        Another task may have read these splits since then, and the files may have changed.
+        """
+        self.snapshot = None
+        self.followed.clear()
+        self.rewritten.clear()
+        self.held_files.release_reserved()
+        self._list_if_due()
+
+    def _list_if_due(self) -> None:
+        if self._clock.monotonic() - self._polled >= self._poll_s:
             self._polled = self._clock.monotonic()
             self._listing = list_files(self.options.path)
-        return self._listing
 
     def publish(self, listing: Listing, registry: FileRegistry) -> None:
         """Let all splits act on a listing whose registry is stored."""

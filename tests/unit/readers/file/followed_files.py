@@ -29,20 +29,25 @@ class FollowedFiles:
         self.log = self.hub.create_topic("log", partitions=1)
         self.letters = self.hub.create_topic("letters", partitions=1)
         # Every step polls the files.
-        self._reader = readers.file(path, **{"poll": "1us"} | options)
+        self.reader = readers.file(path, **{"poll": "1us"} | options)
         self._run: SourceRun | None = None
         self.begin(until)
 
     def begin(self, until: Until = Until.STOPPED) -> None:
         """Start a run, after ending the current one."""
         self.end()
-        self._run = SourceRun(self.hub, "s", self._reader, self.log, self.letters, until)
+        self._run = SourceRun(self.hub, "s", self.reader, self.log, self.letters, until)
 
     def end(self) -> None:
         """End the run, if there is one."""
         if self._run is not None:
             self._run.close()
             self._run = None
+
+    @property
+    def done(self) -> bool:
+        """True if no run is active, or everything within its `Until` was read."""
+        return self._run is None or self._run.done
 
     def step(self) -> bool:
         """Do one step of the run. True if it read rows."""
@@ -57,7 +62,7 @@ class FollowedFiles:
     def drain(self) -> None:
         """Read until no more rows come."""
         quiet = 0
-        while quiet < QUIET_STEPS and self._run is not None and not self._run.done:
+        while quiet < QUIET_STEPS and not self.done:
             quiet = 0 if self.step() else quiet + 1
 
     def rows(self) -> list[Any]:

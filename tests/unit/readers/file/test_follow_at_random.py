@@ -17,6 +17,7 @@ from tailrace.source.reader import Until
 from tests.support.counts import count
 from tests.support.evidence import RecordEvidence
 from tests.unit.readers.file.followed_files import FollowedFiles, append, replace
+from tests.unit.readers.file.passed_files import PassedFiles
 
 pytestmark = pytest.mark.part("pipelines")
 
@@ -96,11 +97,11 @@ class _Author:
         return text
 
 
-def _play(directory: Path, seed: int) -> list[str]:
+def _play(directory: Path, seed: int, kind: type[FollowedFiles]) -> list[str]:
     chance = random.Random(seed)
     author = _Author(directory, chance)
     done: list[str] = []
-    with author.held, FollowedFiles(f"{author.path}*", namespace="app", format="jsonl") as source:
+    with author.held, kind(f"{author.path}*", namespace="app", format="jsonl") as source:
         for _ in range(chance.randrange(ACTS_MAX)):
             for _ in range(chance.choice((0, 0, 1, 3, 30))):
                 source.step()
@@ -123,16 +124,33 @@ def _play(directory: Path, seed: int) -> list[str]:
     return [f"seed {seed}: {wrong}, bad {bad}, after {done}"] if wrong or bad else []
 
 
+def _play_all(directory: Path, first: int, seeds: int, kind: type[FollowedFiles]) -> list[str]:
+    violations = []
+    for seed in range(first, first + seeds):
+        each = directory / str(seed)
+        each.mkdir()
+        violations += _play(each, seed, kind)
+        shutil.rmtree(each)
+    return violations
+
+
 def test_each_line_is_read_once_whatever_happens_to_its_file(
     tmp_path: Path, record_evidence: RecordEvidence
 ) -> None:
     seeds = count("seeds", test=25, soak=3000)
     first = random.randrange(10**6)
-    violations = []
-    for seed in range(first, first + seeds):
-        directory = tmp_path / str(seed)
-        directory.mkdir()
-        violations += _play(directory, seed)
-        shutil.rmtree(directory)
+    violations = _play_all(tmp_path, first, seeds, FollowedFiles)
     record_evidence("pipelines", "histories of a followed file", seeds, [first], len(violations))
+    assert violations == []
+
+
+def test_each_line_is_read_once_while_two_tasks_pass_its_file_to_each_other(
+    tmp_path: Path, record_evidence: RecordEvidence
+) -> None:
+    seeds = count("seeds", test=25, soak=3000)
+    first = random.randrange(10**6)
+    violations = _play_all(tmp_path, first, seeds, PassedFiles)
+    record_evidence(
+        "pipelines", "histories of a file that tasks pass on", seeds, [first], len(violations)
+    )
     assert violations == []

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tailrace.source.reader import Until
 from tests.unit.readers.file.followed_files import FollowedFiles, append, lines
+from tests.unit.readers.file.passed_files import PassedFiles
 
 
 def test_a_renamed_file_is_read_to_its_end_and_the_new_one_from_its_start(log: Path) -> None:
@@ -199,3 +200,14 @@ def test_until_now_recognises_rotation_by_copy(log: Path) -> None:
         log.write_text(lines(4))
         source.begin(Until.NOW)
         assert sorted(source.rows()) == [1, 2, 3, 4]
+
+
+def test_a_task_that_gives_a_file_away_closes_it(log: Path) -> None:
+    with PassedFiles(str(log)) as source:
+        source.pass_every = 10**6
+        source.drain()
+        for _ in range(3):
+            source.pass_on()
+            source.drain()
+            descriptors = Path("/proc/self/fd").iterdir()
+            assert [os.path.realpath(each) for each in descriptors].count(str(log)) == 1

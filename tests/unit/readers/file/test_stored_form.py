@@ -94,6 +94,8 @@ def test_splits_that_were_stored_without_a_bound_report_such_splits(tmp_path: Pa
         [discovered] = session.read(Split("discover"), None, None, {})
         assert discovered is not None
         copy, watch = discovered.children
-        copied, _ = session.read(copy, None, None, {})
+        copied, completed = session.read(Split(copy.id, copy.data), None, None, {})
         assert copied is not None
+        assert completed is not None
+        assert completed.records is not None
         assert [each.bound for each in (copy, watch, *copied.children)] == [None] * 3
