@@ -26,6 +26,7 @@ SAMPLES = [
     errors.UnknownSubscription("mailr", "./data", ["mailer"]),
     errors.UnknownQueue("jbs", "./data", ["jobs"]),
     errors.UnknownReplay("jobs", "mornin", "./data", ["morning"]),
+    errors.UnknownSource("shp", "./data", ["shop"]),
     errors.SubscriptionExists("mailer", ["it has 4 shards, not 2"]),
     errors.QueueExists("jobs", ["it has 4 shards, not 2"]),
     errors.InvalidName("topic", "a/b"),

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tailrace.backend.contract import Backend
 from tailrace.clock import Clock, SystemClock
-from tailrace.errors import Error
+from tailrace.errors import ConfigError, Error
 from tailrace.group.protocol.events import Drained, Subscribed, Unsubscribed
 from tailrace.group.protocol.times import Times
 from tailrace.group.runtime.liveness import Liveness
@@ -25,6 +25,7 @@ from tailrace.source.names import task_group
 from tailrace.source.reader import Closeable, Reader, Until
 from tailrace.source.reading import SplitReading
 from tailrace.source.run import mark_old_table
+from tailrace.source.split_state import read_some
 from tailrace.source.task.driver import TaskDriver
 from tailrace.source.task.leader_unit import LeaderUnit
 from tailrace.source.task.machine import TaskMachine
@@ -40,6 +41,8 @@ REVOKE_S: Final = 5.0
 
 class SharedRun(Closeable):
     """One task of a source of the catalog. For one thread, but for `wake`.
+
+    Raises `ConfigError` for a source that an earlier version began.
 
     It has the face of `SourceRun`: call `step` repeatedly, `wait` when it returns False, and stop
     when `done`. It joins the tasks of the source, and leaves them in `close`; what it has read and
@@ -62,6 +65,11 @@ class SharedRun(Closeable):
         self._until = until
         self._output = SourceOutput(name, commit_log, dead_letters)
         mark_old_table(self._backend, name)
+        if read_some(self._backend, name, ()).removed_early:
+            raise ConfigError(
+                f"source {name!r} was begun by an earlier version, which binds no splits",
+                "a pipeline can read it alone; to share it, read it under another name",
+            )
         self._times = Times.of(hub.settings.lease)
         self._progress_s = hub.settings.progress_interval.total_seconds()
         self._session = reader.open(until)
