@@ -146,6 +146,7 @@ class Source:
     def _attend(
         self, hub: Hub, until: Until, allow_empty: bool, on_progress: OnSourceProgress | None
     ) -> SourceReport:
+        self.reader.check_hub(hub, (self.commit_log, self.dead_letters))
         try:
             self.reader.check()
         except NothingToRead:
