@@ -24,6 +24,7 @@ from bench import (
     queue_kills,
     read,
     reader,
+    source,
     spark,
     startup,
 )
@@ -43,6 +44,7 @@ GROUPS: dict[str, Callable[[Scale], list[Row]]] = {
     "growth": growth.rows,
     "startup": startup.rows,
     "reader": reader.rows,
+    "source": source.rows,
     "spark": spark.rows,
     "pipeline": pipeline.rows,
 }

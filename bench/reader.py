@@ -44,7 +44,8 @@ def rows(scale: Scale) -> list[Row]:
 
 
 @cache
-def _block() -> bytes:
+def block() -> bytes:
+    """Return `LINES` lines."""
     return b"".join(
         b'{"id":%d,"customer":"c%05d","total":%d.25,"note":"%s","tags":["a","b"],"paid":true}\n'
         % (number, number % 2000, number % 977, b"x" * (number % 60))
@@ -62,7 +63,7 @@ class _Reading:
         path = directory / "orders.jsonl"
         with path.open("wb") as file:
             for _ in range(self._blocks):
-                file.write(_block())
+                file.write(block())
         return path
 
     def ours(self, directory: Path, timer: Timer) -> int:
