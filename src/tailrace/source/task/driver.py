@@ -49,6 +49,7 @@ from tailrace.source.task.events import (
     UnitsProgressed,
 )
 from tailrace.source.task.machine import TaskMachine
+from tailrace.source.task.membership import Membership
 from tailrace.source.task.messages import (
     MessageParts,
     MessageType,
@@ -111,8 +112,7 @@ class StoredEpoch(msgspec.Struct, frozen=True):
 class TaskDriver:
     """One task of a source, from its first look at the topics to its end. For one thread.
 
-    `find_members` returns the live members, for the leader task. `make_id` returns a new id for an
-    epoch.
+    `make_id` returns a new id for an epoch.
     """
 
     def __init__(
@@ -121,10 +121,10 @@ class TaskDriver:
         source: str,
         machine: TaskMachine,
         reading: UnitReading,
+        membership: Membership,
         *,
         clock: Clock,
         bytes_max: int,
-        find_members: Callable[[], frozenset[str]],
         make_id: Callable[[], str],
     ) -> None:
         self.machine = machine
@@ -134,9 +134,9 @@ class TaskDriver:
         """Set when a run has taken the whole source over, which shares it with no task."""
         self._backend = backend
         self._reading = reading
+        self._membership = membership
         self._clock = clock
         self._bytes_max = bytes_max
-        self._find_members = find_members
         self._make_id = make_id
         now_ms = clock.now_ms()
         self.sync: TaskTopic = open_sync(backend, source, now_ms)
@@ -182,7 +182,7 @@ class TaskDriver:
             self._handle(TaskTick())
         if self._leader is not None and now >= self._members_at:
             self._members_at = now + MEMBERS_S
-            self._handle(MembersFound(self._find_members()))
+            self._handle(MembersFound(self._membership.live_members()))
         return self._read() or heard or bool(self._actions)
 
     def hear(self) -> bool:

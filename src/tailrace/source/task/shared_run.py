@@ -14,9 +14,7 @@ from tailrace.clock import Clock, SystemClock
 from tailrace.errors import ConfigError, Error
 from tailrace.group.protocol.events import Drained, Subscribed, Unsubscribed
 from tailrace.group.protocol.times import Times
-from tailrace.group.runtime.liveness import Liveness
 from tailrace.group.runtime.runtime import Runtime, join
-from tailrace.group.store import presence
 from tailrace.hub.hub import Hub
 from tailrace.hub.topic import Topic
 from tailrace.message import Partition
@@ -29,6 +27,7 @@ from tailrace.source.split_state import read_some
 from tailrace.source.task.driver import TaskDriver
 from tailrace.source.task.leader_unit import LeaderUnit
 from tailrace.source.task.machine import TaskMachine
+from tailrace.source.task.membership import Membership
 from tailrace.topic.composite import check_name
 
 _log: Final = logging.getLogger("tailrace.source")
@@ -184,30 +183,30 @@ class _Task:
     ) -> None:
         self.id = secrets.token_hex(6)
         self.group = task_group(source)
-        self._backend = backend
         self._clock = clock
         self._changed = threading.Condition()
         self._asked: deque[Callable[[], None]] = deque()
         self._woken = self._departed = False
         self._error: BaseException | None = None
-        self._probing = Liveness(backend.beats, clock, times.lease_s)
-        machine = TaskMachine(self.id, ends=ends)
-        self.driver = TaskDriver(
-            backend,
-            source,
-            machine,
-            reading,
-            clock=clock,
-            bytes_max=bytes_max,
-            find_members=self._find_members,
-            make_id=lambda: secrets.token_hex(16),
-        )
-        # A task knows what the others have said before they know of it.
-        while self.driver.hear():
-            pass
         self._runtime: Runtime = join(backend, self, times, progress_s, LeaderUnit(backend))
+        self._membership = Membership(
+            backend, source, self.id, self._runtime.process, clock, times.lease_s
+        )
         try:
-            presence.enter(backend, self.group, self.id, self._runtime.process, clock.now_ms())
+            self.driver = TaskDriver(
+                backend,
+                source,
+                TaskMachine(self.id, ends=ends),
+                reading,
+                self._membership,
+                clock=clock,
+                bytes_max=bytes_max,
+                make_id=lambda: secrets.token_hex(16),
+            )
+            # A task knows what the others have said before they know of it.
+            while self.driver.hear():
+                pass
+            self._membership.enter()
         except BaseException:
             self._runtime.leave(self.id)
             raise
@@ -245,7 +244,11 @@ class _Task:
 
     def store_changed(self) -> None:
         """Look for members that have joined or left."""
-        self._ask(self.driver.look_for_members)
+
+        def look() -> None:  # maybe before there is a driver
+            self.driver.look_for_members()
+
+        self._ask(look)
 
     def save(self) -> None:
         """Do nothing: everything is stored at once."""
@@ -293,7 +296,7 @@ class _Task:
                     self._asked.popleft()()
                 self._changed.wait(0.05)
         try:
-            presence.leave(self._backend, self.group, self.id)
+            self._membership.leave()
         except Error as error:
             _log.warning("%s: task %s did not leave in order: %s", self.group, self.id, error)
         self._runtime.leave(self.id)
@@ -308,16 +311,3 @@ class _Task:
         topics = (self.driver.sync, self.driver.heartbeat)
         offsets = {topic.partition: topic.next_offset for topic in topics}
         self._runtime.await_records(self.id, offsets)
-
-    def _find_members(self) -> frozenset[str]:
-        """Return the live members; remove the dead ones, so that they notice it if they wake."""
-        alive: set[str] = set()
-        dead: dict[str, bool] = {self._runtime.process: False}
-        for member in presence.members(self._backend, self.group):
-            if member.process not in dead:
-                dead[member.process] = self._probing.probe(member.process) is not None
-            if dead[member.process]:
-                presence.leave(self._backend, self.group, member.session)
-            else:
-                alive.add(member.session)
-        return frozenset(alive)

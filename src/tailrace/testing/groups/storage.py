@@ -7,16 +7,19 @@ that invariants read at every step, so that each read is cheap.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
-from tailrace.backend.contract import FENCES, Change, Transaction
+from tailrace.backend.contract import FENCES, Change, Records, Transaction
 from tailrace.group.store.definition import consumer_name, unit_fence
 from tailrace.group.store.seek_steps import SEEKS
-from tailrace.log.record import Record
+from tailrace.log.record import Encoded, Record, decode_records
+from tailrace.log.schema import records_of
 from tailrace.message import Partition, Range
 from tailrace.testing.memory import MemoryBackend
 from tailrace.testing.memory.store import MemoryStore
+
+Appends: TypeAlias = Sequence[tuple[Partition, Sequence[Record]]]
 
 _LEDGER: Final = "ledger/"
 _MARK: Final = b"/mark"
@@ -66,19 +69,27 @@ class SimulatedStorage(MemoryBackend):
         self._on_mark = on_mark
         self._on_change = on_change
         self._on_append = on_append
+        self.on_commit: Callable[[Transaction, Appends], None] = lambda transaction, appended: None
+        """Called after each transaction, with the records that it appended."""
 
     def commit(self, transaction: Transaction) -> list[Range]:
         """Commit a whole transaction, or raise and write nothing."""
         ranges = super().commit(transaction)
+        appended: list[tuple[Partition, list[Record]]] = []
         for (_, records), landed in zip(transaction.appends, ranges, strict=True):
-            assert isinstance(records, tuple), "a simulation pushes single messages"
-            for number, record in enumerate(records):
-                self._appended(landed.partition, record._replace(offset=landed.start + number))
+            stored = [
+                record._replace(offset=landed.start + number)
+                for number, record in enumerate(_records_of(records))
+            ]
+            appended.append((landed.partition, stored))
+            for record in stored:
+                self._appended(landed.partition, record)
         fence = None if transaction.fence is None else transaction.fence.name
         for (table, key), value in transaction.table.items():
             if table.startswith(_LEDGER) and key.endswith(_MARK):
                 after = 0 if value is None else int.from_bytes(value)
                 self._marked(table.removeprefix(_LEDGER), key[: -len(_MARK)].decode(), after, fence)
+        self.on_commit(transaction, appended)
         return ranges
 
     def record(self, partition: Partition, offset: int) -> Record:
@@ -118,3 +129,11 @@ class SimulatedStorage(MemoryBackend):
             if key.startswith(SEEKS):
                 self._sought.add((key.split("/")[1], version))
         self._on_change(change, version)
+
+
+def _records_of(records: Records) -> Iterable[Record]:
+    if isinstance(records, tuple):
+        return records
+    if isinstance(records, Encoded):
+        return decode_records(records.data)
+    return records_of(records)
