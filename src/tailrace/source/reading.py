@@ -7,8 +7,7 @@ that shares the source with others.
 from __future__ import annotations
 
 import contextlib
-from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,6 +21,7 @@ from tailrace.errors import (
 )
 from tailrace.source.batch_commit import BatchCommit
 from tailrace.source.encoded_batch import EncodedBatch, SourceOutput
+from tailrace.source.open_splits import OpenSplits
 from tailrace.source.reader import Batch, ReaderSession, Split, Until
 from tailrace.source.split_graph import SplitGraph
 from tailrace.source.split_state import (
@@ -29,7 +29,6 @@ from tailrace.source.split_state import (
     StoredSplits,
     begun_key,
     fence_of,
-    find_last,
     is_bound,
     read_some,
     read_splits,
@@ -44,9 +43,6 @@ _FENCES_KEPT_MAX: Final = 64
 """The maximum number of fences of removed units that are kept before they are deleted."""
 
 _FEW: Final = 8
-
-RETRY_S: Final = 1.0
-"""After this time a split is read again that ended without being finished, in a run without end."""
 
 CHECK_S: Final = 1.0
 """How often the splits are read again that other tasks own, while own splits wait for them."""
@@ -84,19 +80,15 @@ class SplitReading:
         self._source = output.source
         self._backend = output.commit_log.backend
         self._session = session
-        self._until = until
         self._clock = clock
         removed_early = read_some(self._backend, self._source, ()).removed_early
         self._graph = SplitGraph(removed_early=removed_early)
         self._fences: dict[str, Fence] = {}
         self._splits: dict[str, set[str]] = {}
-        self._open: dict[str, Iterator[Batch | None]] = {}
-        self._turns: deque[str] = deque()
-        self._ended: dict[str, float] = {}
-        self._waiting: set[str] = set()
+        self._open = OpenSplits(self._backend.log, session, self._graph, until, clock)
         self._pending: BatchCommit | None = None
         self._check_at = self._sweep_at = 0.0
-        self._sweep_due = False
+        self._others_due = self._sweep_due = False
         self._stale_fences: list[str] = []
 
     # Units.
@@ -104,7 +96,7 @@ class SplitReading:
     @property
     def units(self) -> dict[str, UnitStatus]:
         """The units that are owned, with what is left to do in each."""
-        return {unit: self._status(splits) for unit, splits in self._splits.items()}
+        return {unit: self._open.status(splits) for unit, splits in self._splits.items()}
 
     def store_first_splits(self, fence: Fence) -> None:
         """Store the first splits of a source that has none. `Fenced` if the fence is not the
@@ -122,6 +114,7 @@ class SplitReading:
         present one.
         """
         names = {unit: fence_of(self._source, unit) for unit in units}
+        self.release(names)
         writes = {FENCES + name: b"" for name in names.values()}
         try:
             number = self._backend.store.commit(
@@ -134,11 +127,15 @@ class SplitReading:
         found = SplitGraph.of(stored).units()
         for unit, name in names.items():
             if unit in found:
-                self._own(stored, unit, found[unit])
+                self._splits[unit] = set(found[unit])
                 self._fences[unit] = Fence(name, number)
+                self._graph.add(stored, found[unit])
+                self._open.add(found[unit])
             else:
-                self._forget(unit)
                 self._stale_fences.append(unit)
+        self._others_due = self._sweep_due = True
+        with contextlib.suppress(BackendUnavailable):  # the next step does it then
+            self._open_splits()
 
     def _read(self, units: Collection[str]) -> StoredSplits:
         """Read the splits of some units. Of few units, without reading the whole table."""
@@ -151,13 +148,23 @@ class SplitReading:
         for unit in units:
             self._forget(unit)
 
+    def check_owned(self, units: Iterable[str]) -> None:
+        """Release those of these units that have a newer owner."""
+        for unit in units:
+            if self._pending is not None and unit_of(self._pending.after.split) == unit:
+                continue  # its commit may have raised the fence, and finds a newer owner itself
+            fence = self._fences.get(unit)
+            entry = None if fence is None else self._backend.store.get(FENCES + fence.name)
+            if fence is not None and (entry is None or entry.version != fence.epoch):
+                self._lose(unit)
+
     def delete_later(self, units: Iterable[str]) -> None:
         """Delete the fences of units that were removed, some time."""
         self._stale_fences += units
 
     def check_waiting(self) -> None:
         """Have the next `step` look whether splits that wait may start."""
-        self._check_at = 0.0
+        self._others_due = True
 
     def sweep(self) -> None:
         """Have the next `step` look for finished splits that nothing needs any more."""
@@ -166,8 +173,7 @@ class SplitReading:
     @property
     def done(self) -> bool:
         """True if everything of the owned units was read and stored, within the `Until`."""
-        ended = self._until is Until.NOW or not self._ended
-        return not self._turns and self._pending is None and ended
+        return self._open.done and self._pending is None
 
     def step(self) -> bool:
         """Read and store one batch of one split, in turns; False if there is none now.
@@ -177,15 +183,15 @@ class SplitReading:
         if self._pending is not None:
             self._store(self._pending)
             return True
-        now = self._clock.monotonic()
-        self._read_again(now)
-        if self._waiting and now >= self._check_at:
-            self._check_at = now + CHECK_S
-            self._start_waiting()
-        stored = self._read_one()
-        if self._sweep_due and now >= self._sweep_at:
+        if self._clock.monotonic() >= self._check_at:
+            self.check_waiting()
+        self._open_splits()
+        found = self._open.next_batch()
+        if found is not None:
+            self._take(*found)
+        if self._sweep_due and self._clock.monotonic() >= self._sweep_at:
             self._remove_unneeded()
-        return stored
+        return found is not None
 
     def close(self) -> None:
         """Release everything."""
@@ -196,18 +202,9 @@ class SplitReading:
 
     # Splits.
 
-    def _own(self, stored: StoredSplits, unit: str, split_ids: Iterable[str]) -> None:
-        self._forget(unit)
-        self._splits[unit] = set(split_ids)
-        self._graph.add(stored, self._splits[unit])
-        self._waiting |= self._splits[unit]
-        self._start_waiting()
-        self._sweep_due = True
-
     def _forget(self, unit: str) -> None:
         for split_id in self._splits.pop(unit, ()):
-            self._close_split(split_id)
-            self._waiting.discard(split_id)
+            self._open.close(split_id)
             if self._pending is not None and self._pending.after.split.id == split_id:
                 self._pending = None
         self._fences.pop(unit, None)
@@ -217,79 +214,23 @@ class SplitReading:
         self._forget(unit)
         self.changes.lost.add(unit)
 
-    def _close_split(self, split_id: str) -> None:
-        self._ended.pop(split_id, None)
-        if self._open.pop(split_id, None) is not None and split_id in self._turns:
-            self._turns.remove(split_id)
-
-    def _start(self, split_ids: Iterable[str]) -> None:
-        """Open the splits that may start; the others wait."""
-        for split_id in split_ids:
-            finished = self._graph.is_finished(split_id)  # then its parents may be removed
-            if not finished and self._graph.waits_for(split_id):
-                self._waiting.add(split_id)
-                continue
-            self._waiting.discard(split_id)
-            if finished or split_id in self._open:
-                continue
-            self._open[split_id] = self._opened(split_id)
-            self._turns.append(split_id)
-
-    def _opened(self, split_id: str) -> Iterator[Batch | None]:
-        state = self._graph.states[split_id]
-        last = find_last(self._backend.log, state)
-        known = self._graph.states
-        followed = {each: known[each].position for each in state.split.follows if each in known}
-        return self._session.read(state.split, state.position, last, followed)
-
-    def _start_waiting(self) -> None:
-        """Read the splits that own ones wait for, and start those that may."""
-        followed = {each for split_id in self._waiting for each in self._graph.waits_for(split_id)}
-        others = [each for each in sorted(followed) if not self._owns(each)]
-        stored = read_some(self._backend, self._source, others)
-        self._graph.add(stored, stored.states)
-        self._start(sorted(self._waiting))
+    def _open_splits(self) -> None:
+        """Open the splits that may start. Reads those that they wait for and others own, if it is
+        time to."""
+        if self._others_due:
+            waiting = self._open.waiting
+            followed = {each for split_id in waiting for each in self._graph.waits_for(split_id)}
+            if others := [each for each in sorted(followed) if not self._owns(each)]:
+                stored = read_some(self._backend, self._source, others)
+                self._graph.add(stored, stored.states)
+                self._open.due = True
+            self._check_at = self._clock.monotonic() + CHECK_S
+            self._others_due = False
+        self._open.open_due()
 
     def _owns(self, split_id: str) -> bool:
         state = self._graph.states.get(split_id)
         return state is not None and split_id in self._splits.get(unit_of(state.split), ())
-
-    def _read_again(self, now: float) -> None:
-        """Open splits again that ended without being finished, in a run without end."""
-        if self._until is Until.NOW:
-            return
-        for split_id in [each for each, at in self._ended.items() if now >= at]:
-            del self._ended[split_id], self._open[split_id]
-            self._start([split_id])
-
-    def _read_one(self) -> bool:
-        for _ in range(len(self._turns)):
-            split_id = self._turns[0]
-            try:
-                batch = next(self._open[split_id])
-            except StopIteration:
-                self._turns.popleft()
-                self._ended[split_id] = self._clock.monotonic() + RETRY_S
-                continue
-            except BaseException:
-                # A generator that has raised cannot continue.
-                self._open[split_id] = self._opened(split_id)
-                raise
-            self._turns.rotate(-1)
-            if batch is not None:
-                self._take(split_id, batch)
-                return True
-        return False
-
-    def _status(self, split_ids: Iterable[str]) -> UnitStatus:
-        unfinished = [each for each in split_ids if not self._graph.is_finished(each)]
-        if not unfinished:
-            return UnitStatus.FINISHED
-        if any(each in self._open and each not in self._ended for each in unfinished):
-            return UnitStatus.READING
-        if any(each in self._waiting for each in unfinished):
-            return UnitStatus.WAITING
-        return UnitStatus.READ
 
     # Storing.
 
@@ -323,9 +264,8 @@ class SplitReading:
         for child in batch.children:
             self._add_child(child, split_id)
         if batch.finished:
-            self._close_split(split_id)
-            self._start(sorted(self._waiting))
-            self._sweep_due = True
+            self._open.close(split_id)
+            self._open.due = self._sweep_due = True
 
     def _add_child(self, child: Split, parent: str) -> None:
         unit = unit_of(child)
@@ -336,25 +276,28 @@ class SplitReading:
             owned.add(child.id)
             self._graph.states[child.id] = SplitState(child)
             self._graph.parents[child.id] = {parent}
-            self._start([child.id])
+            self._open.add([child.id])
+            self._others_due = True
 
     # Removing.
 
     def _remove_unneeded(self) -> None:
         """Remove the own splits that are finished and that nothing follows any more."""
+        own = {each for splits in self._splits.values() for each in splits}
+        finished = sorted(each for each in own if self._graph.is_finished(each))
+        if finished:
+            begun = self._clock.monotonic()
+            # Finished before the table is read, page by page: so all that follow them are seen.
+            graph = SplitGraph.of(read_splits(self._backend, self._source))
+            removable = set(graph.removable())
+            if unneeded := [each for each in finished if each in removable]:
+                self._remove(graph, unneeded)
+            # Also those that an earlier commit removed, whose outcome was unknown.
+            self._drop(each for each in finished if each not in graph.states)
+            ended = self._clock.monotonic()
+            self._sweep_at = ended + SWEEP_EVERY * (ended - begun)
         self._sweep_due = False
-        if not any(self._graph.is_finished(each) for own in self._splits.values() for each in own):
-            return
-        begun = self._clock.monotonic()
-        graph = SplitGraph.of(read_splits(self._backend, self._source))
-        # Finished before the table was read, page by page: so all that follow them were seen.
-        unneeded = [
-            each for each in graph.removable() if self._owns(each) and self._graph.is_finished(each)
-        ]
-        if unneeded:
-            self._remove(graph, unneeded)
-        ended = self._clock.monotonic()
-        self._sweep_at = ended + SWEEP_EVERY * (ended - begun)
+        self._delete_fences(_FENCES_KEPT_MAX)
 
     def _remove(self, graph: SplitGraph, split_ids: list[str]) -> None:
         """Remove own finished splits. Nobody writes them any more, so one fence is enough."""
@@ -369,15 +312,18 @@ class SplitReading:
         except Fenced:
             self._lose(unit)
             raise
+        self._drop(split_ids)
+
+    def _drop(self, split_ids: Iterable[str]) -> None:
+        """Forget own splits that were removed."""
         for split_id in split_ids:
-            unit = unit_of(graph.states[split_id].split)
+            unit = unit_of(self._graph.states[split_id].split)
             self._splits[unit].discard(split_id)
             self._graph.discard(split_id)
             if not self._splits[unit]:
                 self._forget(unit)
                 self.changes.removed.add(unit)
                 self._stale_fences.append(unit)
-        self._delete_fences(_FENCES_KEPT_MAX)
 
     def _delete_fences(self, kept_max: int) -> None:
         """Delete the fences of removed units, if there are more than `kept_max`."""

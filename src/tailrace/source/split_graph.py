@@ -26,7 +26,7 @@ class SplitGraph:
     def of(cls, stored: StoredSplits) -> SplitGraph:
         """Return the graph of a table."""
         graph = cls(removed_early=stored.removed_early)
-        graph.add(stored, stored.states.keys() | stored.reports.keys())
+        graph.add(stored, sorted(stored.states.keys() | stored.reports.keys()))
         return graph
 
     def add(self, stored: StoredSplits, split_ids: Iterable[str]) -> None:

@@ -13,7 +13,8 @@ class UnitStatus(Enum):
     WAITING = "waiting"
     """No split is being read; some wait for others to finish."""
     READ = "read"
-    """Everything within the `Until` of the task was read."""
+    """Everything within the `Until` of the task was read. Splits may wait for one that has ended
+    without being finished."""
     FINISHED = "finished"
     """Every split is finished."""
 
