@@ -38,6 +38,12 @@ class Announce(NamedTuple):
     event: RebalanceEvent
 
 
+class RemoveMembers(NamedTuple):
+    """Remove these tasks from the members: they join again as new tasks."""
+
+    tasks: tuple[str, ...]
+
+
 class ReadTable(NamedTuple):
     """Read all splits; post `TableRead`."""
 
@@ -63,6 +69,16 @@ class Release(NamedTuple):
     units: tuple[str, ...]
 
 
+class CheckOwned(NamedTuple):
+    """Release those of these units that have a newer owner; post `StillOwned`."""
+
+    units: tuple[str, ...]
+
+
+class RemoveUnneeded(NamedTuple):
+    """Look for own finished splits that nothing follows any more."""
+
+
 class Rejoin(NamedTuple):
     """The other members count this task as dead: release everything, and join as a new task."""
 
@@ -71,4 +87,16 @@ class End(NamedTuple):
     """Every task has read everything within its `Until`."""
 
 
-TaskAction: TypeAlias = Publish | Announce | ReadTable | StoreEpoch | Claim | Release | Rejoin | End
+TaskAction: TypeAlias = (
+    Publish
+    | Announce
+    | RemoveMembers
+    | ReadTable
+    | StoreEpoch
+    | Claim
+    | Release
+    | CheckOwned
+    | RemoveUnneeded
+    | Rejoin
+    | End
+)

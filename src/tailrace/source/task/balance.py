@@ -33,8 +33,7 @@ def surplus(task: str, views: Mapping[str, TaskView]) -> dict[str, str]:
     revoked = frozenset(plan(loads, views, owners).revoked)
     kept = {unit: owner for unit, owner in owners.items() if unit not in revoked}
     targets = dict(plan(loads, views, kept).granted)
-    own = views[task].data
-    return {unit: targets[unit] for unit in sorted(revoked) if unit in own and unit in targets}
+    return {unit: targets[unit] for unit in sorted(revoked) if owners[unit] == task}
 
 
 def _owners(views: Mapping[str, TaskView]) -> dict[str, str]:

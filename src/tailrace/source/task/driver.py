@@ -23,12 +23,15 @@ from tailrace.source.split_graph import SplitGraph
 from tailrace.source.split_state import read_splits, table_of, unit_of
 from tailrace.source.task.actions import (
     Announce,
+    CheckOwned,
     Claim,
     End,
     Publish,
     ReadTable,
     Rejoin,
     Release,
+    RemoveMembers,
+    RemoveUnneeded,
     StoreEpoch,
     TaskAction,
     TaskView,
@@ -42,7 +45,9 @@ from tailrace.source.task.events import (
     LeaderDeposed,
     LeaderElected,
     MembersFound,
+    MembershipLost,
     MembersRebalanced,
+    StillOwned,
     TableRead,
     TaskEvent,
     TaskTick,
@@ -92,6 +97,12 @@ class UnitReading(Protocol):
 
     def check_waiting(self) -> None:
         """Have the next step look whether splits that wait may start."""
+
+    def check_owned(self, units: Iterable[str]) -> None:
+        """Release those of these units that have a newer owner."""
+
+    def sweep(self) -> None:
+        """Have the next step look for finished splits that nothing needs any more."""
 
     def store_first_splits(self, fence: Fence) -> None:
         """Store the first splits of the source, unless they are stored."""
@@ -145,28 +156,33 @@ class TaskDriver:
         self._actions: deque[TaskAction] = deque()
         self._leader: Fence | None = None
         self._hear_until: tuple[int, int] | None = None
+        self._is_new_leader = False
         self._covered = 0
         """The offset of the sync topic up to which the last snapshot has all states."""
         self._members_at = 0.0
+        self._entry_due = self._is_reading = True
+        self._heard = False
         self._statuses: dict[str, UnitStatus] = {}
 
     def lead(self, epoch: int) -> None:
         """Lead the source from now on, with the fence of this grant."""
         self._leader = Fence(unit_fence(task_group(self.source), LEADER), epoch)
-        self._hear_until = self.sync.end(), self.heartbeat.end()
+        self._is_new_leader, self._hear_until = True, None
 
     def follow(self) -> None:
         """Lead no longer."""
         if self._leader is not None:
             self._leader = self._hear_until = None
+            self._is_new_leader = False
             self._handle(LeaderDeposed())
 
     def look_for_members(self) -> None:
-        """Have the next step look for the live members, if this task leads."""
+        """Have the next step look for the live members, if this task leads, and for itself."""
         self._members_at = 0.0
+        self._entry_due = True
 
     def step(self) -> bool:
-        """Do what is due. True if there may be more to do at once.
+        """Perform one action, or hear, or read one batch. True if there may be more to do at once.
 
         Raises the errors of the backend and of the reader. Call it again after a retryable one.
         """
@@ -175,18 +191,33 @@ class TaskDriver:
             self._perform(self._actions[0])
             self._actions.popleft()
             return True
-        heard = self.hear()
+        self._is_reading = not self._is_reading
+        if self._is_reading:
+            return self._read() or self._heard or bool(self._actions)
+        self._heard = self.hear()
+        self._look()
+        return True
+
+    def _look(self) -> None:
+        """Do what is due by the clock."""
         now = self._clock.monotonic()
         due = self.machine.deadline()
         if due is not None and now >= due:
             self._handle(TaskTick())
+        if self._entry_due:
+            if not self._membership.is_entered():
+                self._handle(MembershipLost())
+            self._entry_due = False
         if self._leader is not None and now >= self._members_at:
             self._members_at = now + MEMBERS_S
             self._handle(MembersFound(self._membership.live_members()))
-        return self._read() or heard or bool(self._actions)
 
     def hear(self) -> bool:
         """Read both topics; False if there was nothing new."""
+        if self._is_new_leader:
+            # After the grant, so that nothing is missed that an earlier leader has written.
+            self._hear_until = self.sync.end(), self.heartbeat.end()
+            self._is_new_leader = False
         heard = False
         for value in self.heartbeat.read():
             heard = True
@@ -245,6 +276,9 @@ class TaskDriver:
                     self._publish(action)
                 case Announce(event):
                     self.heartbeat.append([encode_event(event)], self._leader_fence(), self._now())
+                case RemoveMembers(tasks):
+                    self._membership.remove(tasks)
+                    self._members_at = 0.0
                 case ReadTable():
                     self._read_table()
                 case StoreEpoch():
@@ -253,6 +287,12 @@ class TaskDriver:
                     self._claim(units, number)
                 case Release(units):
                     self._reading.release(units)
+                case CheckOwned(units):
+                    self._reading.check_owned(units)
+                    self._tell_progress()
+                    self._handle(StillOwned(frozenset(units) & self._reading.units.keys()))
+                case RemoveUnneeded():
+                    self._reading.sweep()
                 case Rejoin():
                     self._reading.release(self._reading.units)
                     self.rejoins = True

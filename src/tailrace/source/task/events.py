@@ -44,6 +44,10 @@ class MembersFound(NamedTuple):
     members: frozenset[str]
 
 
+class MembershipLost(NamedTuple):
+    """The task is not among the members any more: another has counted it as dead."""
+
+
 class TableRead(NamedTuple):
     """The outcome of `ReadTable`: all units, each with True if it is finished, and those of which a
     split that is not finished may start."""
@@ -71,6 +75,12 @@ class ClaimRefused(NamedTuple):
     units: frozenset[str]
 
 
+class StillOwned(NamedTuple):
+    """The outcome of `CheckOwned`: those of the units that the task still owns."""
+
+    units: frozenset[str]
+
+
 class UnitsProgressed(NamedTuple):
     """What reading has changed: the status of owned units, and units that the task now owns without
     a claim yet (`reported`), that were `removed`, or that a newer owner has taken (`lost`)."""
@@ -91,10 +101,12 @@ TaskEvent: TypeAlias = (
     | LeaderElected
     | LeaderDeposed
     | MembersFound
+    | MembershipLost
     | TableRead
     | EpochStored
     | Claimed
     | ClaimRefused
+    | StillOwned
     | UnitsProgressed
     | TaskTick
 )

@@ -10,6 +10,7 @@ from tailrace.source.task.actions import (
     Announce,
     Publish,
     ReadTable,
+    RemoveMembers,
     StoreEpoch,
     TaskAction,
     TaskView,
@@ -20,6 +21,9 @@ from tailrace.source.task.messages import MessageType, RebalanceEvent
 
 AUDIT_S: Final = 2.0
 """The time between two reads of the table in which a unit without an owner must be found."""
+
+ANSWER_S: Final = 10.0
+"""The time in which a member answers a rebalance event, or is counted as dead."""
 
 SNAPSHOT_EVERY: Final = 500
 """The number of messages after which the leader writes all states again."""
@@ -47,15 +51,22 @@ class Leading:
         self._suspects: frozenset[str] = frozenset()
         self._audits_left = 0
         self._heard = 0
-        self.audit_at: float | None = None
+        self._audit_at: float | None = None
+        self._answer_by: float | None = None
 
     @property
     def rebalancing(self) -> bool:
         """True from the announcement of a rebalance until its epoch is published."""
         return self._phase is not _Phase.NONE
 
-    def begin(self, members: frozenset[str], generation: int) -> list[TaskAction]:
+    def deadline(self) -> float | None:
+        """Return the time at which `tick` is due."""
+        due = (self._audit_at, self._answer_by)
+        return min((time for time in due if time is not None), default=None)
+
+    def begin(self, members: frozenset[str], generation: int, now: float) -> list[TaskAction]:
         """Begin a rebalance of these members, or begin again with others."""
+        self._answer_by = now + ANSWER_S
         self._phase = _Phase.GATHERING
         self._generation = generation
         self._members = members
@@ -76,6 +87,7 @@ class Leading:
         if self._answers.keys() != self._members:
             return []
         self._phase = _Phase.READING
+        self._answer_by = None
         return [ReadTable()]
 
     def table_read(self, units: Mapping[str, bool]) -> list[TaskAction]:
@@ -105,20 +117,26 @@ class Leading:
     def heard(self, now: float) -> bool:
         """Count a message; True if all states should be written again."""
         self._audits_left = 2
-        if self.audit_at is None:
-            self.audit_at = now + AUDIT_S
+        if self._audit_at is None:
+            self._audit_at = now + AUDIT_S
         self._heard += 1
         if self._heard < SNAPSHOT_EVERY:
             return False
         self._heard = 0
         return True
 
-    def audit_due(self, now: float) -> bool:
-        """True if the table should be read to find units without an owner."""
-        if self.audit_at is None or now < self.audit_at:
-            return False
-        self.audit_at = now + AUDIT_S
-        return not self.rebalancing
+    def tick(self, now: float) -> list[TaskAction]:
+        """Remove members that do not answer; read the table to find units without an owner."""
+        actions: list[TaskAction] = []
+        if self._answer_by is not None and now >= self._answer_by:
+            self._answer_by = now + ANSWER_S
+            silent = self._members - self._answers.keys() - {self._task}
+            actions.append(RemoveMembers(tuple(sorted(silent))))
+        if self._audit_at is not None and now >= self._audit_at:
+            self._audit_at = now + AUDIT_S
+            if not self.rebalancing:
+                actions.append(ReadTable())
+        return actions
 
     def audited(self, units: Mapping[str, bool], owned: frozenset[str]) -> frozenset[str]:
         """Return the units without an owner in this and the previous audit."""
@@ -127,7 +145,7 @@ class Leading:
         self._suspects = without - confirmed
         self._audits_left -= 1
         if self._audits_left <= 0 and not without:
-            self.audit_at = None
+            self._audit_at = None
         return confirmed
 
 

@@ -11,16 +11,19 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from tailrace.source.task.actions import (
+    CheckOwned,
     Claim,
     End,
     Publish,
     ReadTable,
     Rejoin,
     Release,
+    RemoveUnneeded,
     TaskAction,
     TaskView,
 )
 from tailrace.source.task.balance import surplus
+from tailrace.source.task.ending import is_quiet, is_read
 from tailrace.source.task.events import (
     Claimed,
     ClaimRefused,
@@ -30,7 +33,9 @@ from tailrace.source.task.events import (
     LeaderDeposed,
     LeaderElected,
     MembersFound,
+    MembershipLost,
     MembersRebalanced,
+    StillOwned,
     TableRead,
     TaskEvent,
     TaskTick,
@@ -38,6 +43,7 @@ from tailrace.source.task.events import (
 )
 from tailrace.source.task.leading import Leading, listed, update_epoch
 from tailrace.source.task.messages import MessageType, SyncMessage, TaskState
+from tailrace.source.task.other_tasks import OtherTasks
 from tailrace.source.unit_status import UnitStatus
 
 CHECK_END_S: Final = 0.5
@@ -57,8 +63,7 @@ class TaskMachine:
     def __init__(self, task: str, *, ends: bool) -> None:
         self.task = task
         self.epoch: Epoch | None = None
-        self.members: frozenset[str] = frozenset()
-        self.views: dict[str, TaskView] = {}
+        self.others = OtherTasks(task)
         self.units: dict[str, UnitStatus] = {}
         self.claiming: dict[str, bool] = {}
         self.share: dict[str, str] = {}
@@ -68,7 +73,6 @@ class TaskMachine:
         self._known = False
         self._sequence = 0
         self._published: TaskView | None = None
-        self._taken: set[tuple[str, str]] = set()
         self._gone: frozenset[str] = frozenset()
         self._leading: Leading | None = None
         self._reads_table = False
@@ -80,10 +84,12 @@ class TaskMachine:
             LeaderElected: self._elected,
             LeaderDeposed: self._deposed,
             MembersFound: self._members_found,
+            MembershipLost: self._membership_lost,
             TableRead: self._table_read,
             EpochStored: self._epoch_stored,
             Claimed: self._claimed,
             ClaimRefused: self._claim_refused,
+            StillOwned: self._still_owned,
             UnitsProgressed: self._progressed,
             TaskTick: self._tick,
         }
@@ -92,6 +98,11 @@ class TaskMachine:
     def is_leader(self) -> bool:
         """True if this is the leader task."""
         return self._leading is not None
+
+    @property
+    def members(self) -> frozenset[str]:
+        """The tasks of the present epoch."""
+        return self.others.members
 
     @property
     def rebalancing(self) -> bool:
@@ -118,12 +129,9 @@ class TaskMachine:
         """Return the time at which a `TaskTick` is due; None if the machine waits for nothing."""
         if self.ended:
             return None
-        due = [] if self._check_end_at is None else [self._check_end_at]
-        if self._leading is not None and self._leading.audit_at is not None:
-            due.append(self._leading.audit_at)
-        if self._gone:
-            due.append(0.0)
-        return min(due, default=None)
+        leading = None if self._leading is None else self._leading.deadline()
+        due = (leading, self._check_end_at, 0.0 if self._gone else None)
+        return min((at for at in due if at is not None), default=None)
 
     def validate(self) -> None:
         """Raise `AssertionError`, which names the violated invariant."""
@@ -170,21 +178,16 @@ class TaskMachine:
 
     def _update_view(self, state: TaskState) -> None:
         """Learn the state of another task, unless a later one is known."""
-        task = state.task_id
-        if task == self.task or task not in self.members:
+        learned = self.others.update(state)
+        if learned is None:
             return
-        before = self.views.get(task)
-        if before is not None and before.sequence >= state.sequence:
-            return
-        view = self.views[task] = TaskView.of(state)
-        self._taken = {
-            (giver, unit)
-            for giver, unit in self._taken
-            if giver != task or view.share.get(unit) == self.task
-        }
-        for unit in [unit for unit, target in self.share.items() if target == task]:
-            if unit in view.data or unit in view.share:
-                del self.share[unit]
+        task, view, ended = learned
+        taken = view.data.keys() | view.share.keys()
+        self.share = {u: to for u, to in self.share.items() if to != task or u not in taken}
+        if ended:
+            self._act(RemoveUnneeded())
+        if disputed := view.data.keys() & self.units.keys():
+            self._act(CheckOwned(tuple(sorted(disputed))))
 
     def _rebalanced(self, event: MembersRebalanced, now: float) -> None:
         generation, members = event.event.generation, event.event.members
@@ -209,16 +212,11 @@ class TaskMachine:
         self._known = True
         self.epoch = Epoch(message.sync_epoch, message.generation, message.epoch_number)
         self._generation = max(self._generation, message.generation)
-        self.members = members
-        self.views = {
-            state.task_id: TaskView.of(state)
-            for state in message.connector_state
-            if state.task_id != self.task
-        }
-        self._taken.clear()
+        self.others.begin(message.connector_state)
         self.share = {unit: task for unit, task in self.share.items() if task in members}
         self.claiming = {unit: True for unit, is_listed in self.claiming.items() if is_listed}
         self._claim(self.claiming)
+        self._act(RemoveUnneeded())
         self._published = None
 
     # Leading.
@@ -236,7 +234,10 @@ class TaskMachine:
         if members == self.members and not self.rebalancing and not leading.rebalancing:
             return
         newest = 0 if self.epoch is None else self.epoch.generation
-        self._act(*leading.begin(members, max(self._generation, newest) + 1))
+        self._act(*leading.begin(members, max(self._generation, newest) + 1, now))
+
+    def _membership_lost(self, event: MembershipLost, now: float) -> None:
+        self._rejoin()
 
     def _table_read(self, event: TableRead, now: float) -> None:
         self._reads_table = False
@@ -247,12 +248,10 @@ class TaskMachine:
                 owned = listed(self._all_views(), self.members) | self.claiming.keys()
                 for unit in sorted(self._leading.audited(event.units, owned)):
                     self._claim_listed([unit])
-        if self._check_end_at is not None and self._is_quiet():
-            status = {u: s for view in self._all_views().values() for u, s in view.data.items()}
-            unread = [u for u in event.startable if status.get(u) is not UnitStatus.READ]
-            if not unread:
-                self.ended = True
-                self._act(End())
+        checks = self._check_end_at is not None and self._is_quiet()
+        if checks and is_read(self._all_views(), event.startable):
+            self.ended = True
+            self._act(End())
 
     def _epoch_stored(self, event: EpochStored, now: float) -> None:
         leading = self._leading
@@ -270,8 +269,8 @@ class TaskMachine:
         self._act(leading.new_epoch(event.epoch, self._own_view()))
 
     def _tick(self, event: TaskTick, now: float) -> None:
-        if self._leading is not None and self._leading.audit_due(now):
-            self._read_table()
+        if self._leading is not None:
+            self._act(*self._leading.tick(now))
 
     # Units.
 
@@ -280,6 +279,8 @@ class TaskMachine:
             self.claiming.pop(unit, None)
             self.share.pop(unit, None)
             self.units[unit] = status
+            if self.others.listed(unit):
+                self._published = None  # the other owner looks at the fence when it hears this
         for unit in event.gone:
             # Told once, so that the task that gave it away forgets it.
             self.claiming.pop(unit, None)
@@ -292,13 +293,18 @@ class TaskMachine:
             if self.claiming.get(unit) is False:
                 del self.claiming[unit]
 
+    def _still_owned(self, event: StillOwned, now: float) -> None:
+        """Tell the other owners of units once more, now that the fences are checked."""
+        if event.units:
+            self._published = None
+
     def _progressed(self, event: UnitsProgressed, now: float) -> None:
         for unit, status in event.statuses.items():
             if unit in self.units:
                 self.units[unit] = status
         for unit in event.removed | event.lost:
             self.units.pop(unit, None)
-        owned = listed(self.views, self.members)
+        owned = listed(self.others.views, self.members)
         self._claim_listed(sorted(event.reported - owned - self.share.keys()))
 
     def _claim_listed(self, units: Iterable[str]) -> None:
@@ -323,14 +329,10 @@ class TaskMachine:
     def _take_shares(self) -> None:
         """Claim the units that others give to this task."""
         taken: list[str] = []
-        for giver, view in self.views.items():
-            for unit, target in view.share.items():
-                if target != self.task or (giver, unit) in self._taken:
-                    continue
-                self._taken.add((giver, unit))
-                if not (unit in self.units or unit in self.claiming or unit in self.share):
-                    self.claiming[unit] = False
-                    taken.append(unit)
+        for unit in self.others.offers():
+            if not (unit in self.units or unit in self.claiming or unit in self.share):
+                self.claiming[unit] = False
+                taken.append(unit)
         self._claim(sorted(taken))
 
     def _balance(self) -> None:
@@ -356,7 +358,7 @@ class TaskMachine:
         return TaskView(self._sequence, data, dict(self.share))
 
     def _all_views(self) -> dict[str, TaskView]:
-        return {**self.views, self.task: self._own_view()}
+        return {**self.others.views, self.task: self._own_view()}
 
     def _publish_changes(self) -> None:
         own, before = self._own_view(), self._published
@@ -381,10 +383,7 @@ class TaskMachine:
 
     def _is_quiet(self) -> bool:
         """True if no task reads, and no unit moves."""
-        views = self._all_views().values()
-        moving = self.rebalancing or self.claiming or any(view.share for view in views)
-        reading = any(UnitStatus.READING in view.data.values() for view in views)
-        return not moving and not reading
+        return not self.rebalancing and not self.claiming and is_quiet(self._all_views())
 
     def _read_table(self) -> None:
         if not self._reads_table:

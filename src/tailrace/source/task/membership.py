@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tailrace.backend.contract import Backend
 from tailrace.clock import Clock
 from tailrace.group.runtime.liveness import Liveness
@@ -30,6 +32,11 @@ class Membership:
     def leave(self) -> None:
         """Be a member no longer."""
         presence.leave(self._backend, self._group, self._task)
+
+    def remove(self, tasks: Iterable[str]) -> None:
+        """Remove other tasks, which then join again."""
+        for task in tasks:
+            presence.leave(self._backend, self._group, task)
 
     def is_entered(self) -> bool:
         """True if the task is a member: nobody has removed it as dead."""
