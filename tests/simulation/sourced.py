@@ -32,7 +32,10 @@ class _Drawn:
 
 
 class ScriptDrawer:
-    """Draws a system whose splits split, merge, end, or last for ever, until there are `most`."""
+    """Draws a system whose splits split, merge, end, or last for ever, until there are `most`.
+
+    Its data comes into being in the first `seconds`; all is there at once if they are 0.
+    """
 
     def __init__(self, random: Random, most: int, seconds: float) -> None:
         self._random = random
@@ -64,8 +67,8 @@ class ScriptDrawer:
         kept: bool = False,
     ) -> _Drawn:
         split = Split(f"s{len(self._drawn)}", follows=follows, bound=bound, kept=kept)
-        last_s = start_s + self._random.choice([0.0, 0.5, 3.0, 10.0]) * self._random.random()
-        drawn = _Drawn(split, start_s, last_s)
+        lasts_s = self._random.choice([0.0, 0.5, 3.0, 10.0]) if self._seconds else 0.0
+        drawn = _Drawn(split, start_s, start_s + lasts_s * self._random.random())
         self._drawn[split.id] = self._open[split.id] = drawn
         if kept:
             self._kept.append(drawn)
@@ -85,7 +88,7 @@ class ScriptDrawer:
         elif fate < 0.4:
             for _ in range(random.choice([1, 2, 2, 3, 8])):
                 bound = drawn.split.bound if random.random() < 0.7 else None
-                follows = (drawn.split.id,)
+                follows: tuple[str, ...] = (drawn.split.id,)
                 if self._kept and random.random() < 0.2:
                     follows = tuple(sorted({drawn.split.id, self._kept[0].split.id}))
                 drawn.children.append(self._add(follows, drawn.end_s, bound=bound).split)
@@ -116,6 +119,7 @@ class ScriptDrawer:
         count = random.choice([1, 1, 2, 3, 6])
         times = sorted(random.uniform(drawn.start_s, drawn.end_s) for _ in range(count))
         reporting = random.randrange(count)
+        finished = drawn.finished and (drawn.split.kept or random.random() > 0.03)
         return tuple(
             ScriptedBatch(
                 random.choice([0, 1, 1, 3]),
@@ -125,7 +129,7 @@ class ScriptDrawer:
                 ),
                 at_s,
                 ends=random.random() < 0.3,
-                finished=drawn.finished and number == count - 1,
+                finished=finished and number == count - 1,
             )
             for number, at_s in enumerate(times)
         )
@@ -151,8 +155,9 @@ def trial(seed: int) -> SourceTrial:
     random = Random(f"source trial {seed}")
     faults = Faults.drawn(random)
     most = random.choice([4, 15, 60])
-    script = ScriptDrawer(random, most, FAULTY_S * random.choice([0.2, 1.0])).draw()
     until = random.choice([Until.STOPPED, Until.STOPPED, Until.NOW])
+    seconds = 0.0 if until is Until.NOW else FAULTY_S * random.choice([0.2, 1.0])
+    script = ScriptDrawer(random, most, seconds).draw()
     world = SourceWorld(seed, script, faults, until=until, partitions=random.choice([1, 3]))
     world.reader_failure = random.choice([0.0, 0.0, 0.05])
     for name in "abcdefgh"[: random.choice([1, 2, 3, 4, 8])]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
@@ -90,6 +90,11 @@ def describe(value: Any) -> str:
     if isinstance(value, msgspec.Struct):
         fields = [getattr(value, name) for name in value.__struct_fields__]
         return f"{type(value).__name__}({_listed(fields)})"
+    if isinstance(value, Mapping):
+        pairs = (f"{describe(key)}: {describe(each)}" for key, each in value.items())
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, frozenset | set):
+        return "{" + ", ".join(sorted(map(describe, value))) + "}"
     if isinstance(value, tuple):
         name = type(value).__name__ if hasattr(value, "_fields") else ""
         return f"{name}({_listed(value)})"

@@ -93,10 +93,10 @@ class SourceChecks:
                 reports.append((msgspec.json.decode(value, type=Split), parent))
             else:
                 states.append(msgspec.json.decode(value, type=SplitState))
-        if len(states) > 1:
-            raise self.violation(f"writes {[each.split.id for each in states]} together")
         for state in states:
-            self._stored(state, values, [child for child, _ in reports], transaction)
+            self._check_owner(state, transaction)
+        for state in states:
+            self._stored(state, values, [child for child, _ in reports])
         for child, parent in reports:
             self._reported(child, parent, {each.split.id for each in states})
         for name in sorted({name for name, _ in removed}):
@@ -115,20 +115,21 @@ class SourceChecks:
         if fence is None or entry is None or entry.version != fence.epoch:
             raise self.violation(f"writes under {fence}, which is not the newest")
 
+    def _check_owner(self, state: SplitState, transaction: Transaction) -> None:
+        fence = fence_of(self._source, unit_of(state.split))
+        if transaction.fence is None or transaction.fence.name != fence:
+            raise self.violation(f"writes {state.split.id} under {transaction.fence}")
+
     def _stored(
         self,
         after: SplitState,
         values: Sequence[bytes],
         children: Sequence[Split],
-        transaction: Transaction,
     ) -> None:
         """Check the state of a split: it is the one after its next batch, which is stored too."""
         split_id = after.split.id
         number = 0 if split_id not in self.states else self.states[split_id].position
         self._trace(f"stores batch {number} of {split_id}")
-        assert transaction.fence is not None
-        if transaction.fence.name != fence_of(self._source, unit_of(after.split)):
-            raise self.violation(f"writes {split_id} under the fence {transaction.fence.name}")
         if split_id in self.removed:
             raise self.violation(f"{split_id} was removed, and is stored again")
         if split_id not in self.reports:

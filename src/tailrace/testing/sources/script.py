@@ -56,29 +56,21 @@ class SourceScript:
         """True if a split is finished after its last batch."""
         return bool(self.batches[split_id]) and self.batches[split_id][-1].finished
 
-    def reachable(self) -> set[str]:
-        """Return the splits that are known once everything was read that can be."""
-        known = {split.id for split in self.first}
+    def readable(self) -> set[str]:
+        """Return the splits that are known and may start once everything was read that can be."""
+        readable: set[str] = set()
         while True:
-            starting = {each for each in known if self._may_start(each)}
-            children = {
+            known = {split.id for split in self.first} | {
                 child.id
-                for each in starting
+                for each in readable
                 for batch in self.batches[each]
                 for child in batch.children
             }
-            if children <= known:
-                return known
-            known |= children
-
-    def readable(self) -> set[str]:
-        """Return the splits of which something can be read, in the end."""
-        return {each for each in self.reachable() if self._may_start(each)}
-
-    def _may_start(self, split_id: str) -> bool:
-        return all(
-            self.finishes(each) and self._may_start(each) for each in self.splits[split_id].follows
-        )
+            finished = {each for each in readable if self.finishes(each)}
+            more = {each for each in known if finished.issuperset(self.splits[each].follows)}
+            if more == readable:
+                return readable
+            readable = more
 
     def _check(self) -> None:
         """Check that the script keeps the contract of `Split`."""

@@ -1,0 +1,52 @@
+"""Tasks that share a source keep their promises under faults."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tailrace.testing.simulation import Violation
+from tests.simulation.sourced import run
+from tests.support.counts import count
+from tests.support.evidence import RecordEvidence
+
+SEEDS = count("source_seeds", test=30, soak=2000)
+BATCHES = 8
+
+
+@pytest.mark.part("sources")
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_tasks_keep_their_promises_under_faults_and_storms_of_splits(
+    batch: int, record_evidence: RecordEvidence
+) -> None:
+    seeds = range(batch * SEEDS // BATCHES, (batch + 1) * SEEDS // BATCHES)
+    violations = []
+    for seed in seeds:
+        try:
+            run(seed)
+        except Violation as violation:
+            violations.append(violation)
+    what = f"virtual minutes of a source under faults, batch {batch + 1} of {BATCHES}"
+    record_evidence("sources", what, len(seeds), seeds, len(violations))
+    if violations:
+        pytest.fail("\n\n".join(map(str, violations[:3])), pytrace=False)
+
+
+def test_the_same_seed_replays_identically_in_another_process() -> None:
+    """Also with another hash seed."""
+    replay = (
+        "from tests.simulation.sourced import run\n"
+        "for seed in (1, 5, 7): print(run(seed).world.simulation.trace.text())\n"
+    )
+    traces = []
+    for hash_seed in ("1", "2"):
+        env = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, "-c", replay]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+        traces.append(done.stdout)
+    assert traces[0] == traces[1]
+    assert traces[0].count("\n") > 500
