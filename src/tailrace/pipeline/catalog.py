@@ -10,10 +10,11 @@ import msgspec
 
 from tailrace.backend.contract import Change, Store
 from tailrace.errors import Conflict
-from tailrace.pipeline.definition.definition import PipelineDefinition
+from tailrace.pipeline.definition.definition import FollowedSource, PipelineDefinition
 from tailrace.pipeline.definition.settings import Engine, OnError, PipelineSettings
 from tailrace.pipeline.stored_writer import StoredWriter, store_writer
-from tailrace.subscription.store.shared_names import PIPELINES, check_unused, unused_by_others
+from tailrace.source.catalog import check_pipeline_name
+from tailrace.subscription.store.shared_names import PIPELINES
 
 
 class RegisteredWriter(msgspec.Struct, frozen=True):
@@ -30,6 +31,9 @@ class RegisteredWriter(msgspec.Struct, frozen=True):
 class RegisteredPipeline(msgspec.Struct, frozen=True):
     """A pipeline in the catalog, without its options, which may hold secrets.
 
+    `reader` is the type of the reader, or the source that the pipeline follows: ``source shop``;
+    `source` is the name of that source, else empty.
+
     `file` is the absolute path of the file that defines it; empty if it is defined in Python.
     `master` is the Spark master that its last run was given; empty if it was given none.
     """
@@ -42,6 +46,7 @@ class RegisteredPipeline(msgspec.Struct, frozen=True):
     log_bytes_max: int = PipelineSettings().log_bytes_max
     file: str = ""
     master: str = ""
+    source: str = ""
 
     @property
     def run_command(self) -> str:
@@ -67,8 +72,8 @@ def hold_name(pipeline: str) -> str:
 def register(store: Store, definition: PipelineDefinition, master: str | None = None) -> None:
     """Add a pipeline to the catalog, or update it. `master` is the Spark master of a run.
 
-    Writers that the definition no longer has stay. `InvalidName` if a subscription has the name of
-    a new pipeline.
+    Writers that the definition no longer has stay. `InvalidName` if a subscription or a source has
+    the name of a new pipeline.
     """
     before = find(store, definition.name)
     writers = {} if before is None else dict(before.writers)
@@ -81,15 +86,18 @@ def register(store: Store, definition: PipelineDefinition, master: str | None = 
             each.engine,
             store_writer(each.writer),
         )
+    reader = definition.reader
+    source = reader.name if isinstance(reader, FollowedSource) else ""
     entry = RegisteredPipeline(
         definition.name,
         definition.commit_log,
         definition.dead_letters,
-        type(definition.reader).__name__,
+        f"source {source}" if source else type(reader).__name__,
         writers,
         definition.settings.log_bytes_max,
         os.path.abspath(definition.origin) if definition.origin else "",
         master or "",
+        source,
     )
     if before is None:
         _add(store, entry)
@@ -135,10 +143,9 @@ def pipelines(store: Store) -> list[RegisteredPipeline]:
 def _add(store: Store, pipeline: RegisteredPipeline) -> None:
     key, value = PIPELINES + pipeline.name, msgspec.json.encode(pipeline)
     try:
-        expect = unused_by_others("pipeline", pipeline.name)
-        store.commit(Change(expect, {key: value}))
+        store.commit(Change(check_pipeline_name(store, pipeline.name), {key: value}))
     except Conflict:
-        check_unused(store, "pipeline", pipeline.name)
+        check_pipeline_name(store, pipeline.name)
         raise
 
 

@@ -18,7 +18,8 @@ from tailrace.backend.contract import Backend, Transaction
 from tailrace.hub.hub import Hub
 from tailrace.hub.topic import Topic
 from tailrace.message import Partition, Position
-from tailrace.pipeline.definition.definition import PipelineDefinition
+from tailrace.pipeline.definition.definition import FollowedSource, PipelineDefinition
+from tailrace.pipeline.definition.settings import Reading
 from tailrace.pipeline.writing.writer_ledger import WriterName
 from tailrace.source.split_state import read_splits, state_entry
 from tailrace.topic.internal_topics import open_internal_topic
@@ -27,6 +28,12 @@ from tailrace.topic.ledger import Progress
 
 def describe_deletion(definition: PipelineDefinition) -> str:
     """Return why a run failed whose commit log was deleted, and what to do."""
+    if isinstance(source := definition.reader, FollowedSource):
+        return (
+            f"the commit log {definition.commit_log} of source {source.name} was deleted while the "
+            f"pipeline ran; run a task of the source, which creates it: {source.run_command}; then "
+            "run the pipeline again"
+        )
     return (
         f"the commit log {definition.commit_log} was deleted while the pipeline ran; "
         "run the pipeline again: it creates the log and reads on after the rows that it has read, "
@@ -40,12 +47,17 @@ def open_topics(
     """Open the topics of a pipeline, or create them. Return the commit log, and a sentence for each
     writer that lost records because the log was deleted. For the process that runs the pipeline.
 
-    `TopicExists` if a topic has another number of partitions.
+    `TopicExists` if a topic has another number of partitions, `UnknownTopic` if the commit log of a
+    followed source was deleted. Tasks may write the positions of a source that is shared: there a
+    loss is reported again if the next log is deleted too.
     """
+    if isinstance(definition.reader, FollowedSource):
+        _open(hub, definition.dead_letters, 1, now_ms)
+        return hub.topic(definition.commit_log), []
     exists = definition.commit_log in hub.topics()
     losses = [] if exists else list(_lost_records(hub.backend, definition))
     log = _open(hub, definition.commit_log, definition.settings.partitions, now_ms)
-    if not exists:
+    if not exists and definition.settings.reading is Reading.ALONE:
         _forget_log(hub.backend, definition.name)
     _open(hub, definition.dead_letters, 1, now_ms)
     return log, losses

@@ -7,6 +7,7 @@ from typing import Final
 
 from tailrace.clock import Clock, SystemClock, utc_time
 from tailrace.delivery.dead_letters.mailbox import Mailbox
+from tailrace.pipeline.definition.definition import FollowedSource
 from tailrace.pipeline.definition.settings import Engine
 from tailrace.pipeline.engine.driver import hub_directory, spark_directory
 from tailrace.pipeline.report import RunOutcome, RunProgress, RunReport, WriterReport
@@ -41,6 +42,7 @@ class RunMonitor:
     def progress(self) -> RunProgress:
         """Return the run as it is now."""
         seconds, state = self.seconds, self._run.state()
+        reader = self._run.definition.reader
         return RunProgress(
             pipeline=self._run.definition.name,
             seconds=round(seconds, 3),
@@ -53,6 +55,7 @@ class RunMonitor:
             writers=tuple(
                 self._writer(each, seconds, read=not state.reading) for each in state.writers
             ),
+            follows=reader.name if isinstance(reader, FollowedSource) else None,
         )
 
     def report(self, outcome: RunOutcome) -> RunReport:
@@ -73,6 +76,7 @@ class RunMonitor:
             dead_letters=self._dead_letters(),
             spark_log=str(log) if self._on_spark else None,
             losses=tuple(self._run.losses),
+            follows=last.follows,
         )
 
     def _dead_letters(self) -> int:

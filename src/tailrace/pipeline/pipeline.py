@@ -20,7 +20,11 @@ from tailrace.errors import Busy, PipelineFailed
 from tailrace.hub.hub import Hub
 from tailrace.pipeline.attended_run import AttendedRun, OnProgress
 from tailrace.pipeline.definition.checks import pipeline_definition, writer_definition
-from tailrace.pipeline.definition.definition import PipelineDefinition, WriterDefinition
+from tailrace.pipeline.definition.definition import (
+    FollowedSource,
+    PipelineDefinition,
+    WriterDefinition,
+)
 from tailrace.pipeline.definition.options import resolve_paths
 from tailrace.pipeline.definition.settings import (
     Engine,
@@ -41,6 +45,7 @@ from tailrace.pipeline.run import PipelineRun
 from tailrace.pipeline.transform.function import Function
 from tailrace.pipeline.writer import Writer
 from tailrace.source.reader import Reader, Until, check_reader
+from tailrace.source.source import Source
 from tailrace.topic.composite import check_short_name
 
 _PIPELINE: Final = PipelineSettings()
@@ -60,18 +65,20 @@ be copied."""
 class Pipeline:
     """One reader and any number of writers. Defining a pipeline opens nothing; `run` does.
 
-    The reader appends to a commit log, the topic ``NAME.commits``. The keyword arguments are the
-    settings of `PipelineSettings`; durations and sizes may be text: ``"30s"``, ``"10GiB"``.
+    The reader appends to a commit log, the topic ``NAME.commits``. With a `Source` instead, which
+    tasks of its own read, the writers consume the commit log of the source. The keyword arguments
+    are the settings of `PipelineSettings`; durations and sizes may be text: ``"30s"``, ``"10GiB"``.
     `InvalidValue` or `InvalidName` for an argument that is not valid.
     """
 
     def __init__(
         self,
         name: str,
-        reader: Reader,
+        reader: Reader | Source | FollowedSource,
         *,
         partitions: int = _PIPELINE.partitions,
         engine: str = _PIPELINE.engine,
+        reading: str = _PIPELINE.reading,
         catch_up: str = _PIPELINE.catch_up,
         log_bytes_max: int | str = _PIPELINE.log_bytes_max,
         stop_timeout: timedelta | str = _PIPELINE.stop_timeout,
@@ -79,13 +86,14 @@ class Pipeline:
         spark: Mapping[str, object] = _PIPELINE.spark,
     ) -> None:
         self.name = check_short_name("pipeline", name)
-        self.reader = check_reader(reader)
+        self.reader = _readable(reader)
         self.writers: tuple[WriterDefinition, ...] = ()
         self.settings = read_settings(
             PipelineSettings,
             {
                 "partitions": partitions,
                 "engine": engine,
+                "reading": reading,
                 "catch_up": catch_up,
                 "log_bytes_max": log_bytes_max,
                 "stop_timeout": stop_timeout,
@@ -103,6 +111,12 @@ class Pipeline:
         pipeline = cls(definition.name, definition.reader, **asdict(definition.settings))
         pipeline.writers, pipeline._origin = definition.writers, definition.origin
         return pipeline
+
+    @property
+    def source(self) -> Source:
+        """The source of a pipeline with ``reading="shared"``: each run of it, in any process, is
+        one more task that reads. `InvalidValue` for any other pipeline."""
+        return self.definition.source
 
     @property
     def definition(self) -> PipelineDefinition:
@@ -252,6 +266,13 @@ class Pipeline:
             return attended.attend(on_progress)
         finally:
             self._running = None
+
+
+def _readable(reader: object) -> Reader | FollowedSource:
+    """Return what a pipeline reads, by its definition."""
+    if isinstance(reader, Source):
+        return FollowedSource(reader.name, reader.origin)
+    return reader if isinstance(reader, FollowedSource) else check_reader(reader)
 
 
 def _has_terminal() -> bool:

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Final
 
-from tailrace.errors import ConfigError, Error, NothingToRead
+from tailrace.errors import ConfigError, Error
 from tailrace.hub.hub import Hub
-from tailrace.pipeline.definition.definition import PipelineDefinition, WriterDefinition
+from tailrace.pipeline.definition.definition import (
+    FollowedSource,
+    PipelineDefinition,
+    WriterDefinition,
+)
 from tailrace.pipeline.definition.settings import Start
 from tailrace.pipeline.writing.fault import Fault, fault_without_records
 from tailrace.pipeline.writing.writer_ledger import WriterName, stored_state
-from tailrace.subscription.store.shared_names import check_unused
-
-_ALLOW: Final = "to run anyway: --allow-empty, or allow_empty=True in Python"
+from tailrace.source.catalog import check_pipeline_name, find_source, source_names
+from tailrace.source.preflight import check_reading, file_key
+from tailrace.suggestion import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,25 +37,26 @@ class Preflight:
 
 def check(definition: PipelineDefinition, hub: Hub | str, *, allow_empty: bool) -> Preflight:
     """Check the name, the reader and all writers; `ConfigError` names the file and the key that is
-    wrong, and `InvalidName` is raised if a subscription has the name.
+    wrong, and `InvalidName` is raised if a subscription or a source has the name.
 
     `hub` is the hub to run in, or the directory where it will be created. A source with nothing to
     read is `NothingToRead`, unless `allow_empty`: records may wait in the commit log, and data may
     arrive later.
     """
+    opened = hub if isinstance(hub, Hub) else None
+    if opened is not None:
+        check_pipeline_name(opened.backend.store, definition.name)
     empty = None
-    if isinstance(hub, Hub):
-        check_unused(hub.backend.store, "pipeline", definition.name)
-    try:
-        if isinstance(hub, Hub):
-            definition.reader.check_hub(hub, (definition.commit_log, definition.dead_letters))
-        definition.reader.check()
-    except NothingToRead as nothing:
-        if not allow_empty:
-            raise NothingToRead(f"{_key(definition, 'reader')}: {nothing}", _ALLOW) from nothing
-        empty = str(nothing)
-    except Error as error:
-        raise _refused(definition, "reader", error) from error
+    if isinstance(definition.reader, FollowedSource):
+        _check_source(definition, definition.reader, hub)
+    else:
+        empty = check_reading(
+            definition.name,
+            definition.reader,
+            opened,
+            origin=definition.origin,
+            allow_empty=allow_empty,
+        )
     unreachable = set()
     for each in definition.writers:
         try:
@@ -62,6 +66,25 @@ def check(definition: PipelineDefinition, hub: Hub | str, *, allow_empty: bool) 
                 raise _refused(definition, f"writer.{each.name}", error) from error
             unreachable.add(each.name)
     return Preflight(empty, frozenset(unreachable))
+
+
+def _check_source(definition: PipelineDefinition, source: FollowedSource, hub: Hub | str) -> None:
+    """Raise `ConfigError` if the source that a pipeline follows has never run in the hub."""
+    opened = hub if isinstance(hub, Hub) else None
+    if opened is None or find_source(opened.backend.store, source.name) is None:
+        known = [] if opened is None else source_names(opened.backend.store)
+        raise ConfigError(
+            f"{file_key(definition.origin, 'pipeline.source')}: source {source.name!r} has never "
+            f"run in {_location(hub)}",
+            did_you_mean(source.name, known),
+            f"run a task of it first: {source.run_command}",
+        )
+    if definition.commit_log not in opened.topics():
+        raise ConfigError(
+            f"{file_key(definition.origin, 'pipeline.source')}: the commit log "
+            f"{definition.commit_log} was deleted",
+            f"a task of source {source.name!r} creates it again: {source.run_command}",
+        )
 
 
 def check_sink(definition: PipelineDefinition, each: WriterDefinition, hub: Hub | str) -> None:
@@ -111,9 +134,4 @@ def _location(hub: Hub | str) -> str:
 
 
 def _refused(definition: PipelineDefinition, key: str, error: Exception) -> ConfigError:
-    return ConfigError(f"{_key(definition, key)}: {error}")
-
-
-def _key(definition: PipelineDefinition, key: str) -> str:
-    """Return a key of a definition, with its file if it has one."""
-    return f"{definition.origin}: {key}" if definition.origin else key
+    return ConfigError(f"{file_key(definition.origin, key)}: {error}")

@@ -74,7 +74,8 @@ class RunProgress:
     `unreadable` count the rows read and the lines that could not be read in this run. `waiting` is
     why the reader has nothing to read, such as no file that matches; None if it has. `blocked_by`
     is the writer that the reader waits for, if it does. `stopping` is True once the run was
-    asked to stop, by a signal or `Pipeline.stop`.
+    asked to stop, by a signal or `Pipeline.stop`. `follows` is the source that the pipeline
+    follows, if it reads none itself.
     """
 
     pipeline: str
@@ -86,6 +87,7 @@ class RunProgress:
     blocked_by: str | None
     stopping: bool
     writers: tuple[WriterReport, ...]
+    follows: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,8 @@ class RunReport:
     nothing to read. `failures` has a line for each failure, `outages` one for each sink that a
     writer waited for at the end. `dead_letters` counts all pending dead letters of the pipeline.
     `spark_log` is the path of Spark's log, None without Spark. `losses` has a line for each writer
-    that lost records, because the commit log was deleted before the run.
+    that lost records, because the commit log was deleted before the run. `follows` is the source
+    that the pipeline follows, if it reads none itself.
     """
 
     pipeline: str
@@ -112,6 +115,7 @@ class RunReport:
     dead_letters: int
     spark_log: str | None
     losses: tuple[str, ...] = ()
+    follows: str | None = None
 
     def writer(self, name: str) -> WriterReport:
         """Return the report of a writer by its name in the pipeline, ``crm``, or its full name.

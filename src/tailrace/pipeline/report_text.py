@@ -35,7 +35,7 @@ def progress_line(progress: RunProgress) -> str:
 
 
 def _reader_line(progress: RunProgress) -> str:
-    line = f"{progress.pipeline}: {_read(progress.rows_read, progress.unreadable)}"
+    line = f"{progress.pipeline}: {_read(progress)}"
     if progress.blocked_by is not None:
         line += f"; the reader waits for {progress.blocked_by}"
     if progress.waiting is not None:
@@ -49,7 +49,7 @@ def report_text(report: RunReport) -> str:
     outcome = click.style(report.outcome.name, fg="green" if good else "red", bold=True)
     lines = [
         f"{report.pipeline} {outcome} after {report.seconds:,.1f} s, "
-        f"{_read(report.rows_read, report.unreadable)}: {_sentence(report)}",
+        f"{_read(report)}: {_sentence(report)}",
         *([] if report.waiting is None else [f"reader: {report.waiting}"]),
         _writers_table(report.writers, _parked),  # failures have their own lines
         *report.losses,
@@ -81,9 +81,11 @@ def _dead_letters(report: RunReport) -> str:
     return f"tailrace dlq {report.pipeline} list --by error"
 
 
-def _read(rows: int, unreadable: int) -> str:
-    more = f", {_unreadable(unreadable)}" if unreadable else ""
-    return f"{format_amount(rows, 'row')} read{more}"
+def _read(run: RunProgress | RunReport) -> str:
+    if run.follows is not None:
+        return f"source {run.follows}"
+    more = f", {_unreadable(run.unreadable)}" if run.unreadable else ""
+    return f"{format_amount(run.rows_read, 'row')} read{more}"
 
 
 def _unreadable(count: int) -> str:

@@ -19,33 +19,29 @@ from tailrace.clock import Clock, SystemClock
 from tailrace.errors import Error, HubReplaced, NothingToRead, UnknownTopic
 from tailrace.hub.hub import Hub
 from tailrace.message import Partition
-from tailrace.pipeline.backpressure import Backpressure
 from tailrace.pipeline.catalog import find, hold_name, register
 from tailrace.pipeline.commit_log import describe_deletion, open_topics
-from tailrace.pipeline.definition.definition import PipelineDefinition
-from tailrace.pipeline.definition.settings import CatchUp, OnError
+from tailrace.pipeline.definition.definition import FollowedSource, PipelineDefinition
+from tailrace.pipeline.definition.settings import OnError
 from tailrace.pipeline.engine.driver import Driver, DriverOf, direct_driver
 from tailrace.pipeline.failed_start import store_failed_start
 from tailrace.pipeline.last_run import RunRecorder
 from tailrace.pipeline.log_ends import LogEnds
 from tailrace.pipeline.preflight import Preflight, check, check_sink
-from tailrace.pipeline.reader_failure import ReaderFailure, clear_failure, store_failure
+from tailrace.pipeline.reading.pipeline_reading import PipelineReading
+from tailrace.pipeline.reading.reader_failure import ReaderFailure, store_failure
 from tailrace.pipeline.report import RunOutcome
 from tailrace.pipeline.run_state import RunningWriter, RunState
 from tailrace.pipeline.writing.attempt import describe_error
 from tailrace.pipeline.writing.fault import is_missing
 from tailrace.pipeline.writing.writer_run import WriterRun
 from tailrace.source.reader import Until
-from tailrace.source.run import SourceRun
 from tailrace.topic.consumers import low_mark
 
 _log = logging.getLogger(__name__)
 
 IDLE_S: Final = 0.5
 """The longest time that a thread sleeps between two polls."""
-
-CHECK_SOURCE_S: Final = 2.0
-"""How often a run asks its reader for data, while the reader has found nothing to read."""
 
 COMPACT_EVERY_S: Final = 60.0
 
@@ -88,12 +84,18 @@ class PipelineRun:
         self._all_read = threading.Event()
         self._ends: dict[Partition, int] | None = None
         self._log_ends = LogEnds()
-        self._source: SourceRun | None = None
         self._writers: list[WriterRun] = []
         self._drivers: list[Driver] = []
-        self._blocked_by: str | None = None
-        self._caught_up = False
-        self._check_source_at = 0.0
+        self._reading = PipelineReading(
+            hub,
+            definition,
+            until,
+            clock=self._clock,
+            recorder=self._recorder,
+            log_ends=self._log_ends,
+            stop=self._stop,
+            waited_for=lambda: filter(self._waits_for, self._writers),
+        )
 
     def run(self) -> RunOutcome:
         """Check everything, then read and write until done, stopped or failed.
@@ -126,18 +128,19 @@ class PipelineRun:
 
     def _end(self) -> None:
         self._stop.set()
+        self._reading.wake()
         for writer in self._writers:
             writer.stopping.set()
 
     def state(self) -> RunState:
         """Return the run as it is now."""
-        source, ends = self._source, self._log_ends.read_if_possible()
+        reading, ends = self._reading, self._log_ends.read_if_possible()
         return RunState(
-            rows_read=0 if source is None else source.rows,
-            bad_read=0 if source is None else source.bad,
+            rows_read=reading.rows,
+            bad_read=reading.bad,
             reading=not self._all_read.is_set(),
             waiting=self._recorder.run.waiting,
-            blocked_by=self._blocked_by,
+            blocked_by=reading.blocked_by,
             stopping=self._stop_asked,
             writers=tuple(
                 RunningWriter(str(writer.name), writer.ledger.state, writer.ledger.lag(ends))
@@ -226,26 +229,8 @@ class PipelineRun:
         return RunOutcome.STOPPED if self._stop.is_set() else RunOutcome.DONE
 
     def _read(self) -> None:
-        definition = self.definition
         try:
-            self._catch_up()
-            log_topic = self.hub.topic(definition.commit_log)
-            dead_letters = self.hub.topic(definition.dead_letters)
-            self._source = source = SourceRun(
-                self.hub,
-                definition.name,
-                definition.reader,
-                log_topic,
-                dead_letters,
-                self.until,
-                self._clock,
-            )
-            try:
-                clear_failure(self.hub.backend, definition.name)
-                self._read_from(source)
-            finally:
-                source.close()
-            self._recorder.stop_reading(caught_up=self._caught_up)
+            self._reading.read()
         except Exception as error:
             self._fail(error)
         finally:
@@ -279,67 +264,12 @@ class PipelineRun:
         except Exception as unstored:  # The hub itself fails; the run reports that at its end.
             _log.warning("the failure of the reader could not be stored in the hub: %s", unstored)
 
-    def _read_from(self, source: SourceRun) -> None:
-        pressure = Backpressure(self.definition.settings.log_bytes_max)
-        check_at, check_at_bytes = 0.0, 0
-        while not self._stop.is_set() and not source.done:
-            if self._clock.monotonic() >= check_at or source.bytes >= check_at_bytes:
-                ends = self._log_ends.read_unless_outage()
-                waiting = filter(self._waits_for, self._writers)
-                lags = {str(each.name): each.ledger.lag(ends) for each in waiting}
-                self._blocked_by = pressure.blocked_by(lags, source.rows, source.bytes)
-                check_at = self._clock.monotonic() + IDLE_S
-                check_at_bytes = source.bytes + self.definition.settings.log_bytes_max // 10
-            if self._blocked_by is not None or not self._step(source):
-                self._stop.wait(IDLE_S / 5)
-            if self._recorder.run.waiting is not None:
-                self._find_data(source)
-        self._caught_up = self._caught_up or source.done
-
-    def _find_data(self, source: SourceRun) -> None:
-        """Record that the source has something to read, once it has."""
-        if source.rows or source.bad or self._has_data():
-            self._recorder.found_data()
-
-    def _has_data(self) -> bool:
-        """Ask the reader, from time to time, if it has something to read."""
-        if self._clock.monotonic() < self._check_source_at:
-            return False
-        self._check_source_at = self._clock.monotonic() + CHECK_SOURCE_S
-        try:
-            self.definition.reader.check()
-        except Error:
-            return False
-        return True
-
-    def _step(self, source: SourceRun) -> bool:
-        """Store a batch; False if there is none, or the hub cannot store it now."""
-        try:
-            stored = source.step()
-        except Error as error:
-            self._caught_up = False
-            if not error.retryable:
-                raise
-            _log.warning("the reader of pipeline %s retries: %s", self.definition.name, error)
-            return False
-        self._caught_up = not stored
-        return stored
-
     def _waits_for(self, writer: WriterRun) -> bool:
         """True if the reader waits for a slow writer.
 
         A run that ends by itself does not wait for a failed writer.
         """
         return self.until is Until.STOPPED or not writer.failed
-
-    def _catch_up(self) -> None:
-        """Wait until every writer has delivered the commit log, if `catch_up` is all."""
-        if self.definition.settings.catch_up is not CatchUp.ALL:
-            return
-        ends = self._log_ends.read()
-        waiting = partial(filter, self._waits_for, self._writers)
-        while not self._stop.is_set() and any(each.ledger.lag(ends) for each in waiting()):
-            self._stop.wait(IDLE_S / 5)
 
     def _write(self, run: WriterRun, driver: Driver) -> None:
         try:
@@ -353,6 +283,8 @@ class PipelineRun:
     def _compact(self) -> None:
         """Compact the commit log from time to time, until the run ends."""
         backend = self.hub.backend
+        if isinstance(self.definition.reader, FollowedSource):
+            return  # Other pipelines, which have not begun yet, may want the records.
         while not self._ended.wait(COMPACT_EVERY_S) and isinstance(backend, Compacts):
             try:
                 for partition in self._log_ends.read():

@@ -19,9 +19,6 @@ from typing import Final
 
 from tailrace.reserved_names import SOURCE_GROUP_PREFIX
 
-SOURCES: Final = "source/"
-"""Store entries under this prefix are sources."""
-
 SNAPSHOTS: Final = "source-sync/"
 """Store entries under this prefix are offsets of sync topics."""
 

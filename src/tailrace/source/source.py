@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Final, TextIO, TypeAlias
 
 from tailrace.clock import Clock, SystemClock
-from tailrace.errors import Busy, Error, InvalidValue, NothingToRead
+from tailrace.errors import Busy, Error, InvalidValue
 from tailrace.hub.hub import Hub
 from tailrace.hub.topic import Topic
 from tailrace.reserved_names import COMMIT_LOG_SUFFIX, DEAD_LETTERS_SUFFIX
 from tailrace.source.catalog import SourceEntry, absolute, register_source
+from tailrace.source.preflight import check_reading
 from tailrace.source.reader import Preview, Reader, Until, check_reader
 from tailrace.source.report import (
     SourceOutcome,
@@ -61,7 +64,20 @@ class Source:
         self.partitions = partitions
         self.origin = origin
         """The file that defines the source; empty if none does."""
+        self.of_pipeline = False
+        """True for the source of a pipeline, which has its name."""
         self._running: _Attended | None = None
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Source:
+        """Return the source of a TOML file; `ConfigError` names the file and the key.
+
+        The file of a pipeline with ``reading = "shared"`` gives the source of the pipeline.
+        """
+        # A layer above, so it is imported by name, as plug-ins are.
+        definition = import_module("tailrace.pipeline.definition.toml")
+        found: Source = definition.load_source(path)
+        return found
 
     @property
     def commit_log(self) -> str:
@@ -79,6 +95,13 @@ class Source:
         Writes nothing. Raises an `Error` that says what is wrong.
         """
         return self.reader.check()
+
+    def preflight(self, hub: Hub | None, *, allow_empty: bool) -> None:
+        """Check everything that a run needs, and write nothing; `hub` is None if there is none yet.
+
+        Raises what `run` raises before it reads.
+        """
+        check_reading(self.name, self.reader, hub, origin=self.origin, allow_empty=allow_empty)
 
     def run(
         self,
@@ -138,6 +161,7 @@ class Source:
             type(self.reader).__name__,
             now_ms,
             absolute(self.origin),
+            self.of_pipeline,
         )
         register_source(hub.backend.store, self.name, entry)
         log, letters = opened
@@ -146,12 +170,7 @@ class Source:
     def _attend(
         self, hub: Hub, until: Until, allow_empty: bool, on_progress: OnSourceProgress | None
     ) -> SourceReport:
-        self.reader.check_hub(hub, (self.commit_log, self.dead_letters))
-        try:
-            self.reader.check()
-        except NothingToRead:
-            if until is Until.NOW and not allow_empty:
-                raise
+        self.preflight(hub, allow_empty=allow_empty or until is Until.STOPPED)
         clock = SystemClock()
         log, letters = self.open_topics(hub, clock.now_ms())
         attended = _Attended(hub, self.name, on_progress, clock)

@@ -57,6 +57,7 @@ def test_a_subscription_cannot_have_the_name_of_a_pipeline(hub: Hub, lake: Pipel
 
 
 def test_a_creation_expects_that_no_other_kind_has_the_name(hub: Hub) -> None:
-    assert unused_by_others("pipeline", "lake") == {"subscription/lake": 0}
-    assert unused_by_others("subscription", "lake") == {"pipeline/lake": 0}
+    assert unused_by_others("pipeline", "lake") == {"source/lake": 0, "subscription/lake": 0}
+    assert unused_by_others("subscription", "lake") == {"pipeline/lake": 0, "source/lake": 0}
+    assert unused_by_others("source", "lake", "pipeline") == {"subscription/lake": 0}
     check_unused(hub.backend.store, "pipeline", "lake")

@@ -10,7 +10,7 @@ import pytest
 
 from tailrace.errors import PipelineFailed
 from tailrace.hub.hub import Hub
-from tailrace.pipeline.reader_failure import find_failure
+from tailrace.pipeline.reading.reader_failure import find_failure
 from tailrace.pipeline.report_text import report_text
 from tailrace.testing import MemoryBackend
 from tests.support.pipelines.lake import Lake

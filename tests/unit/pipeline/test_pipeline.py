@@ -17,7 +17,7 @@ import pytest
 from tailrace import Hub, Pipeline, RunOutcome, RunProgress, RunReport, WriterStatus
 from tailrace.errors import Busy, NothingToRead, PipelineFailed
 from tailrace.pipeline.last_run import find_last_run
-from tailrace.pipeline.reader_failure import find_failure
+from tailrace.pipeline.reading.reader_failure import find_failure
 from tailrace.source.reader import Preview
 from tailrace.testing import MemoryBackend
 from tests.support.pipelines.counting_reader import CountingReader

@@ -23,7 +23,7 @@ from tailrace.pipeline.catalog import find
 from tailrace.pipeline.definition.definition import PipelineDefinition, WriterDefinition
 from tailrace.pipeline.engine.driver import Driver, direct_driver
 from tailrace.pipeline.pipeline import Pipeline
-from tailrace.pipeline.reader_failure import find_failure
+from tailrace.pipeline.reading.reader_failure import find_failure
 from tailrace.pipeline.report import RunOutcome, RunProgress
 from tailrace.pipeline.run import PipelineRun
 from tailrace.pipeline.writing.writer_run import WriterRun

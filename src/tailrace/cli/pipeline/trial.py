@@ -27,12 +27,19 @@ def test(context: CommandContext, file: str) -> None:
     """Test a pipeline without writing anything.
 
     The test connects to the source and every sink, and shows up to five rows as each writer would
-    receive them. Errors name the file and key, with exit status 2.
+    receive them; those of a source that the pipeline follows are read from its commit log.
+    Errors name the file and key, with exit status 2.
     """
     from tailrace.operations.pipeline.load import load_definition
     from tailrace.operations.pipeline.trial import try_pipeline
+    from tailrace.pipeline.definition.definition import FollowedSource
 
-    context.show(try_pipeline(load_definition(file).definition), _trial_text)
+    definition = load_definition(file).definition
+    if isinstance(definition.reader, FollowedSource) and context.has_hub:
+        with context.open_to_read() as hub:
+            context.show(try_pipeline(definition, hub), _trial_text)
+    else:
+        context.show(try_pipeline(definition), _trial_text)
 
 
 def _trial_text(trial: Trial) -> str:

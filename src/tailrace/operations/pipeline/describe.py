@@ -21,7 +21,7 @@ from tailrace.operations.pipeline.lookup import (
 )
 from tailrace.pipeline.catalog import RegisteredPipeline, pipelines
 from tailrace.pipeline.last_run import find_last_run
-from tailrace.pipeline.reader_failure import find_failure
+from tailrace.pipeline.reading.reader_failure import find_failure
 from tailrace.pipeline.writer_status import WaitsFor, WriterStatus
 from tailrace.pipeline.writing.writer_ledger import WriterName, WriterState
 from tailrace.topic.record_count import amount_left

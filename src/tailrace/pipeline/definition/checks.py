@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from tailrace.errors import InvalidValue
-from tailrace.pipeline.definition.definition import PipelineDefinition, WriterDefinition
+from tailrace.errors import InvalidName, InvalidValue
+from tailrace.pipeline.definition.definition import (
+    FollowedSource,
+    PipelineDefinition,
+    WriterDefinition,
+)
 from tailrace.pipeline.definition.settings import (
     Engine,
     PipelineSettings,
@@ -24,6 +28,9 @@ from tailrace.source.reader import Reader, check_reader
 from tailrace.topic.composite import check_short_name
 
 _DEFAULTS: Final = PipelineSettings()
+
+_OF_READING: Final = ("partitions", "reading", "catch_up", "log_bytes_max")
+"""The settings that concern the reader of a pipeline."""
 
 
 def writer_definition(
@@ -58,7 +65,7 @@ def writer_definition(
 
 def pipeline_definition(
     name: str,
-    reader: Reader,
+    reader: Reader | FollowedSource,
     writers: Iterable[WriterDefinition],
     settings: PipelineSettings = _DEFAULTS,
 ) -> PipelineDefinition:
@@ -69,12 +76,25 @@ def pipeline_definition(
     names = [writer.name for writer in defined]
     if len(set(names)) < len(names):
         raise InvalidValue("writers", names, "each name once")
-    return PipelineDefinition(
-        name=check_short_name("pipeline", name),
-        reader=check_reader(reader),
-        writers=defined,
-        settings=settings,
-    )
+    check_short_name("pipeline", name)
+    if isinstance(reader, FollowedSource):
+        _check_follows(name, reader, settings)
+    else:
+        check_reader(reader)
+    return PipelineDefinition(name=name, reader=reader, writers=defined, settings=settings)
+
+
+def _check_follows(name: str, source: FollowedSource, settings: PipelineSettings) -> None:
+    """Raise an error for a name or a setting that a pipeline without a reader cannot have."""
+    check_short_name("source", source.name)
+    if name == source.name:
+        raise InvalidName("pipeline", name, "a name that is not that of its source")
+    for setting in _OF_READING:
+        value = getattr(settings, setting)
+        if value != getattr(_DEFAULTS, setting):
+            shown = str(value) if isinstance(value, str) else value
+            why = f"the tasks of source {source.name!r} read, and the pipeline follows their log"
+            raise InvalidValue(setting, shown, f"not to set it: {why}")
 
 
 def _functions(functions: Iterable[object]) -> tuple[Function, ...]:

@@ -51,6 +51,13 @@ class CatchUp(StrEnum):
     ALL = "all"
 
 
+class Reading(StrEnum):
+    """Who reads the source of a pipeline: the run of the pipeline alone, or many tasks."""
+
+    ALONE = "alone"
+    SHARED = "shared"
+
+
 class Start(StrEnum):
     """Where a writer starts that has not run before.
 
@@ -61,6 +68,20 @@ class Start(StrEnum):
     EARLIEST = "earliest"
     LATEST = "latest"
     AGAIN = "again"
+
+
+class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of a source."""
+
+    partitions: Annotated[
+        int,
+        Meta(
+            description="Number of partitions of the commit log. With more than 1, rows of one "
+            "identity or namespace keep their order.",
+            ge=1,
+            le=PARTITIONS_MAX,
+        ),
+    ] = 1
 
 
 class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +100,13 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
         Engine,
         Meta(description="Default engine of the writers: spark, or direct, which needs no Java."),
     ] = Engine.SPARK
+    reading: Annotated[
+        Reading,
+        Meta(
+            description="Who reads the source: the run of the pipeline alone, or shared, many "
+            "tasks: the run is one, and tailrace source run FILE adds others."
+        ),
+    ] = Reading.ALONE
     catch_up: Annotated[
         CatchUp,
         Meta(

@@ -1,4 +1,4 @@
-"""Pipelines in TOML files, with the same names as in Python.
+"""Pipelines and sources in TOML files, with the same names as in Python.
 
 A file is read and checked; nothing is opened. A `ConfigError` names the file and the key that is
 wrong: ``pipe.toml: writer.crm.urll: unknown · did you mean 'url'?``.
@@ -20,19 +20,29 @@ from tailrace.errors import ConfigError
 from tailrace.pipeline.definition import plugins
 from tailrace.pipeline.definition.checks import pipeline_definition, writer_definition
 from tailrace.pipeline.definition.config_key import ConfigKey
-from tailrace.pipeline.definition.definition import PipelineDefinition, WriterDefinition
+from tailrace.pipeline.definition.definition import (
+    FollowedSource,
+    PipelineDefinition,
+    WriterDefinition,
+)
 from tailrace.pipeline.definition.options import decode_options, options_of
 from tailrace.pipeline.definition.settings import (
     Engine,
     PipelineSettings,
+    SourceSettings,
     WriterSettings,
     read_settings,
 )
 from tailrace.pipeline.definition.spark_settings import read_spark_settings
 from tailrace.pipeline.definition.variables import expand_variables
 from tailrace.pipeline.transform.function import Function
+from tailrace.source.reader import Reader
+from tailrace.source.source import Source
+from tailrace.topic.composite import check_short_name
 
-_PIPELINE_KEYS: Final = ("name", *PipelineSettings.__struct_fields__)
+_SOURCE_TABLES: Final = ("source", "reader")
+_SOURCE_KEYS: Final = ("name", *SourceSettings.__struct_fields__)
+_PIPELINE_KEYS: Final = ("name", "source", *PipelineSettings.__struct_fields__)
 _WRITER_KEYS: Final = ("type", *WriterSettings.__struct_fields__)
 
 _LISTS: Final = ("omit", "pick")
@@ -45,15 +55,48 @@ def load_pipeline(
     path: str | os.PathLike[str], environ: Mapping[str, str] = os.environ
 ) -> PipelineDefinition:
     """Return the pipeline that a file defines."""
+    return decode_pipeline(_read_tables(path), os.fspath(path), environ)
+
+
+def load_source(path: str | os.PathLike[str], environ: Mapping[str, str] = os.environ) -> Source:
+    """Return the source that a file defines: that of ``[source]``, or that of a pipeline which many
+    tasks read."""
+    tables, origin = _read_tables(path), os.fspath(path)
+    if "pipeline" in tables:
+        definition = decode_pipeline(tables, origin, environ)
+        with ConfigKey(origin).at("pipeline").attribute_errors():
+            return definition.source
+    return decode_source(tables, origin, environ)
+
+
+def _read_tables(path: str | os.PathLike[str]) -> Mapping[str, Any]:
+    """Return the tables of a file; `ConfigError` if it cannot be read."""
     origin = os.fspath(path)
     try:
         with open(path, "rb") as file:
-            tables = tomllib.load(file)
+            return tomllib.load(file)
     except OSError as error:
         raise ConfigError(f"{origin} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{origin} is not TOML: {error}") from error
-    return decode_pipeline(tables, origin, environ)
+
+
+def decode_source(
+    tables: Mapping[str, Any], origin: str, environ: Mapping[str, str] = os.environ
+) -> Source:
+    """Return the source that the tables of a file define; `origin` is the path of the file."""
+    key = ConfigKey(origin)
+    key.check_known(tables, _SOURCE_TABLES)
+    for name in _SOURCE_TABLES:
+        if name not in tables:
+            raise key.error(f"[{name}] is missing")
+    given = expand_variables(dict(tables), environ, key)
+    name, table = _named(given["source"], key.at("source"), _SOURCE_KEYS)
+    with key.at("source").attribute_errors():
+        settings = read_settings(SourceSettings, table)
+    reader = _plugin(plugins.PluginKind.READER, given["reader"], key.at("reader"))
+    with key.at("source").attribute_errors():
+        return Source(name, reader, partitions=settings.partitions, origin=origin)
 
 
 def decode_pipeline(
@@ -62,21 +105,18 @@ def decode_pipeline(
     """Return the pipeline that the tables of a file define; `origin` is the path of the file."""
     key = ConfigKey(origin)
     key.check_known(tables, ("pipeline", "reader", "writer"))
-    for name in ("pipeline", "reader", "writer"):
+    for name in ("pipeline", "writer"):
         if name not in tables:
             raise key.error(f"[{name}{'.NAME' if name == 'writer' else ''}] is missing")
     given = expand_variables(dict(tables), environ, key)
-    table = dict(key.at("pipeline").table(given["pipeline"]))
-    key.at("pipeline").check_known(table, _PIPELINE_KEYS)
-    if "name" not in table:
-        raise key.at("pipeline").at("name").error("missing, and has no default")
-    pipeline = table.pop("name")
+    pipeline, table = _named(given["pipeline"], key.at("pipeline"), _PIPELINE_KEYS)
+    source = table.pop("source", None)
     if "spark" in table:
         with key.at("pipeline").at("spark").attribute_errors():
             table["spark"] = read_spark_settings(table["spark"], "spark")
     with key.at("pipeline").attribute_errors():
         settings = read_settings(PipelineSettings, table)
-    reader = _plugin(plugins.PluginKind.READER, given["reader"], key.at("reader"))
+    reader = _reader(source, given.get("reader"), key)
     writers_key = key.at("writer")
     writers = [
         _writer(name, value, pipeline, settings.engine, writers_key.at(name))
@@ -85,6 +125,31 @@ def decode_pipeline(
     with key.at("pipeline").attribute_errors():
         defined = pipeline_definition(pipeline, reader, writers, settings)
     return replace(defined, origin=origin)
+
+
+def _reader(source: Any, table: Any, key: ConfigKey) -> Reader | FollowedSource:
+    """Return the reader of a pipeline, or the source that it follows instead."""
+    if source is None:
+        if table is None:
+            raise key.error("[reader] is missing", 'or, in [pipeline]: source = "NAME"')
+        found: Reader = _plugin(plugins.PluginKind.READER, table, key.at("reader"))
+        return found
+    if table is not None:
+        raise key.at("reader").error(
+            "the pipeline follows a source, which has its own reader",
+            "remove [reader], or pipeline.source",
+        )
+    with key.at("pipeline").at("source").attribute_errors():
+        return FollowedSource(check_short_name("source", source))
+
+
+def _named(value: Any, key: ConfigKey, known: tuple[str, ...]) -> tuple[str, dict[str, Any]]:
+    """Return the name in a table, and its other keys."""
+    table = dict(key.table(value))
+    key.check_known(table, known)
+    if "name" not in table:
+        raise key.at("name").error("missing, and has no default")
+    return table.pop("name"), table
 
 
 def _writer(

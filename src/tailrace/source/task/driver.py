@@ -140,7 +140,7 @@ class TaskDriver:
     ) -> None:
         self.machine = machine
         self.source = source
-        self.rejoins = self.done = False
+        self.rejoins = self.done = self.paused = False
         self.taken_over: Fenced | None = None
         """Set when a run has taken the whole source over, which shares it with no task."""
         self._backend = backend
@@ -240,7 +240,7 @@ class TaskDriver:
     def _read(self) -> bool:
         stored = False
         try:
-            stored = self._reading.step()
+            stored = not self.paused and self._reading.step()
         except Fenced:
             if not self._reading.changes.lost:
                 raise

@@ -7,7 +7,8 @@ from tailrace.errors import UnknownGroup
 from tailrace.group.protocol.unit import Basis, Unit, UnitState
 from tailrace.group.store.presence import MEMBERS
 from tailrace.group.store.unit_source import Concern
-from tailrace.source.names import LEADER, SOURCES, source_of, task_group
+from tailrace.source.names import LEADER, source_of, task_group
+from tailrace.subscription.store.shared_names import SOURCES
 
 
 class LeaderUnit:

@@ -46,6 +46,8 @@ class SharedRun(Closeable):
     It has the face of `SourceRun`: call `step` repeatedly, `wait` when it returns False, and stop
     when `done`. It joins the tasks of the source, and leaves them in `close`; what it has read and
     not stored is read again by another task.
+
+    While `paused`, it reads nothing, keeps its units, and takes part in everything else.
     """
 
     def __init__(
@@ -98,6 +100,15 @@ class SharedRun(Closeable):
     def tasks(self) -> int:
         """The number of tasks of the source, as this one knows it."""
         return max(1, len(self._task.driver.machine.members))
+
+    @property
+    def paused(self) -> bool:
+        """True if the task reads nothing for now."""
+        return self._task.driver.paused
+
+    @paused.setter
+    def paused(self, paused: bool) -> None:
+        self._task.driver.paused = paused
 
     @property
     def rows(self) -> int:

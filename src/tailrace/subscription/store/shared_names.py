@@ -1,7 +1,8 @@
-"""The one namespace of pipelines and subscriptions: no two of them have the same name.
+"""The one namespace of pipelines, sources and subscriptions: no two of them have the same name.
 
-Commands take either by its name alone. A change that creates one expects that no other kind has an
-entry of the name, so of two creations at the same time at most one succeeds.
+Commands take each by its name alone. A change that creates one expects that no other kind has an
+entry of the name, so of two creations at the same time at most one succeeds. The source that a
+pipeline itself reads has the name of the pipeline.
 """
 
 from __future__ import annotations
@@ -16,17 +17,29 @@ from tailrace.subscription.store.names import SUBSCRIPTIONS
 PIPELINES: Final = "pipeline/"
 """Store entries under this prefix are the pipelines of the catalog."""
 
-_PREFIXES: Final[Mapping[str, str]] = {"pipeline": PIPELINES, "subscription": SUBSCRIPTIONS}
+SOURCES: Final = "source/"
+"""Store entries under this prefix are the sources of the catalog."""
+
+_PREFIXES: Final[Mapping[str, str]] = {
+    "pipeline": PIPELINES,
+    "source": SOURCES,
+    "subscription": SUBSCRIPTIONS,
+}
 
 
-def unused_by_others(kind: str, name: str) -> dict[str, int]:
-    """Return what a change that creates a pipeline or subscription expects of the other kinds."""
-    return {prefix + name: 0 for other, prefix in _PREFIXES.items() if other != kind}
+def unused_by_others(kind: str, name: str, *sharing: str) -> dict[str, int]:
+    """Return what a change that creates a thing of a kind expects of the other kinds.
+
+    Those of `sharing` may have the name too.
+    """
+    return {
+        prefix + name: 0 for other, prefix in _PREFIXES.items() if other not in (kind, *sharing)
+    }
 
 
-def check_unused(store: Store, kind: str, name: str) -> None:
-    """Raise `InvalidName` if something of another kind has the name."""
+def check_unused(store: Store, kind: str, name: str, *sharing: str) -> None:
+    """Raise `InvalidName` if something of another kind has the name, but for those of `sharing`."""
     for other, prefix in _PREFIXES.items():
-        if other != kind and store.get(prefix + name) is not None:
+        if other not in (kind, *sharing) and store.get(prefix + name) is not None:
             valid = f"a name that nothing else in the hub has: there is a {other} {name!r}"
             raise InvalidName(kind, name, valid)

@@ -16,11 +16,11 @@ from typing import Final
 
 from tailrace.backend.contract import Change
 from tailrace.group.protocol.times import Times
+from tailrace.source.catalog import SourceEntry, register_source
 from tailrace.source.reader import Until
 from tailrace.source.split_graph import SplitGraph
 from tailrace.source.split_state import read_splits
 from tailrace.source.task.machine import TaskMachine
-from tailrace.source.task.shared_run import register
 from tailrace.testing.faults import Faults
 from tailrace.testing.groups.consumer import SimulatedProcess
 from tailrace.testing.groups.world import CHECK_S, GroupWorld
@@ -57,7 +57,8 @@ class SourceWorld(GroupWorld):
         self.storage.on_commit = self.source_checks.committed
         self.topic(self.commit_log, partitions=partitions)
         self.topic(self.dead_letters, partitions=1)
-        register(self.storage, "shop", 0)
+        entry = SourceEntry("shop.commits", "shop.dead-letters", "ScriptReader", 0)
+        register_source(self.storage.store, "shop", entry)
 
     def task_process(self, name: str) -> TaskProcess:
         """Return the process of this name; start it if it does not exist."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tailrace
-from tailrace.pipeline.reader_failure import ReaderFailure, store_failure
+from tailrace.pipeline.reading.reader_failure import ReaderFailure, store_failure
 from tests.support.command_line import CommandLine
 from tests.support.pipelines.recording_writer import set_bad
 

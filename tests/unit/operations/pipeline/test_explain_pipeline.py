@@ -12,7 +12,7 @@ from tailrace.operations.status import status
 from tailrace.pipeline.catalog import hold_name
 from tailrace.pipeline.engine.driver import DriverOf
 from tailrace.pipeline.last_run import LastRun, store_last_run
-from tailrace.pipeline.reader_failure import ReaderFailure, store_failure
+from tailrace.pipeline.reading.reader_failure import ReaderFailure, store_failure
 from tailrace.pipeline.run import PipelineRun
 from tailrace.source.reader import Until
 from tests.support.pipelines.lake import Lake

@@ -23,6 +23,7 @@ from tailrace.pipeline.definition.settings import (
     Engine,
     OnError,
     PipelineSettings,
+    Reading,
     Start,
     WriterSettings,
     read_settings,
@@ -31,6 +32,7 @@ from tailrace.pipeline.definition.settings import (
 PIPELINE: dict[str, Any] = {
     "partitions": 4,
     "engine": Engine.DIRECT,
+    "reading": Reading.SHARED,
     "catch_up": CatchUp.ALL,
     "log_bytes_max": 1 << 20,
     "stop_timeout": timedelta(seconds=5),

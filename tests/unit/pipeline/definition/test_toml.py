@@ -197,7 +197,11 @@ BAD_KEYS = [
         '[writer.files]\non_eror = "park"',
         "writer.files.on_eror: unknown · did you mean 'on_error'?",
     ),
-    ('name = "lake"', 'name = "lake"\nx = 1', "pipeline.x: unknown · valid: name, partitions"),
+    (
+        'name = "lake"',
+        'name = "lake"\nx = 1',
+        "pipeline.x: unknown · valid: name, source, partitions",
+    ),
     ("[pipeline]", "[pipelines]", "pipelines: unknown · did you mean 'pipeline'?"),
     ('name = "lake"', "", "pipeline.name: missing"),
     ('directory = "out"', "", "writer.files.directory: missing"),

@@ -1,0 +1,1 @@
+"""Reading the source of a pipeline into its commit log, and holding the reader up."""
