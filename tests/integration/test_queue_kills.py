@@ -38,7 +38,7 @@ pytestmark = pytest.mark.part("queues")
 KILLS = count("queue_kills", test=4, soak=30)
 INSTANTS = count("queue_push_kills", test=6, soak=200)
 BACKLOG = count("queue_backlog", test=6_000, soak=500_000)
-MOST_CONSUMERS = count("queue_consumers", test=6, soak=12)
+MOST_CONSUMERS = count("queue_consumers", test=6, soak=14)
 STANDING_BY = 2
 POISONED = count("queue_poisoned", test=3_000, soak=100_000)
 SEED = 15

@@ -68,6 +68,13 @@ def test_calls_of_several_messages_keep_the_promises_too(record_evidence: Record
         pytest.fail("\n\n".join(map(str, violations[:3])), pytrace=False)
 
 
+@pytest.mark.parametrize("seed", [398, 819])
+def test_a_message_that_was_called_alone_is_called_alone_again_and_not_in_a_slice(
+    seed: int,
+) -> None:
+    run(seed, pauses=seed % 3 == 0, slice_max=3)
+
+
 def without_the_lanes_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slice is called although a key of it lags, or has an earlier message."""
     monkeypatch.setattr(KeyLag, "holds_back", lambda lag, turn: False)

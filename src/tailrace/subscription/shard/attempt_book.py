@@ -6,8 +6,9 @@ is redelivered.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 
+from tailrace.message import Partition
 from tailrace.subscription.shard.attempts import Attempts, Begun, Origin, taken_over
 from tailrace.subscription.shard.turn import NO_ATTEMPTS
 
@@ -46,6 +47,13 @@ class AttemptBook:
     def __contains__(self, origin: object) -> bool:
         """True if an entry of the message may be stored."""
         return origin in self._attempts
+
+    def has_any(self, partition: Partition, offsets: Sequence[int]) -> bool:
+        """True if an entry of one of these messages may be stored."""
+        if len(self._attempts) > len(offsets):
+            return any(Origin(partition, offset) in self._attempts for offset in offsets)
+        known = {origin.offset for origin in self._attempts if origin.partition == partition}
+        return not known.isdisjoint(offsets)
 
     def get(self, origin: Origin) -> Attempts:
         """Return the attempts of a message."""

@@ -5,9 +5,10 @@ of each for all its messages, and the messages of one key are in it in their ord
 
 The slices of a partition are the entries of one lane: they are called one after the other. When the
 turn of a slice comes, all earlier messages of the partition are acknowledged or in the lanes of
-their keys. If a key of the slice is there too, or lags in RQ or DLQ, the slice is *taken apart*:
-its messages go to the lanes of their keys. The same happens if its call fails. Keys of partitions
-that are open at the same time differ, so slices of several partitions are called at a time.
+their keys. If a key of the slice is there too, or lags in RQ or DLQ, or if one of its messages has
+attempts, the slice is *taken apart*: its messages go to the lanes of their keys. The same happens
+if its call fails. Keys of partitions that are open at the same time differ, so slices of several
+partitions are called at a time.
 """
 
 from __future__ import annotations

@@ -205,8 +205,10 @@ class Turns:
     def _must_be_apart(self, turn: Turn) -> bool:
         """True if the messages of a slice cannot be called together."""
         assert turn.slice is not None
-        suspects = self._intake[turn.slice.batch.partition].suspects
+        partition = turn.slice.batch.partition
+        suspects = self._intake[partition].suspects
         special = turn.messages == 1 or self._requests.active
+        special = special or self._book.has_any(partition, turn.slice.offsets)
         return special or turn.slice.overlaps(suspects) or self._lag.holds_back(turn)
 
     def _take_apart(self, turn: Turn, *, failed: bool) -> None:
