@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
+from enum import Enum, auto
 from typing import Final
 
 from tailrace.backend.contract import Log
 from tailrace.clock import Clock
 from tailrace.source.reader import Batch, ReaderSession, Until
 from tailrace.source.split_graph import SplitGraph
-from tailrace.source.split_state import find_last
+from tailrace.source.split_state import find_last, unit_of
 from tailrace.source.unit_status import UnitStatus
 
 RETRY_S: Final = 1.0
 """After this time a split is read again that ended without being finished, in a run without end."""
+
+
+class _Place(Enum):
+    """Where a split is that is not finished."""
+
+    WAITING = auto()
+    OPEN = auto()
+    ENDED = auto()
 
 
 class OpenSplits:
@@ -30,6 +39,8 @@ class OpenSplits:
         self.waiting: set[str] = set()
         self.due = False
         """True if some that wait may start, as far as the graph knows."""
+        self.changed: set[str] = set()
+        """The units whose `status` may have changed. The caller empties it."""
         self._log = log
         self._session = session
         self._graph = graph
@@ -38,6 +49,10 @@ class OpenSplits:
         self._batches: dict[str, Iterator[Batch | None]] = {}
         self._turns: deque[str] = deque()
         self._ended: dict[str, float] = {}
+        self._finished: dict[str, Iterator[Batch | None]] = {}
+        self._places: dict[str, _Place] = {}
+        self._counts: dict[str, Counter[_Place]] = {}
+        """For each unit with unfinished splits, how many there are in each place."""
 
     @property
     def done(self) -> bool:
@@ -47,15 +62,30 @@ class OpenSplits:
 
     def add(self, split_ids: Iterable[str]) -> None:
         """Have splits wait that are not finished."""
-        self.waiting.update(each for each in split_ids if not self._graph.is_finished(each))
+        for split_id in split_ids:
+            if not self._graph.is_finished(split_id):
+                self.waiting.add(split_id)
+                self._put(split_id, _Place.WAITING)
         self.due = True
 
     def close(self, split_id: str) -> None:
-        """Read a split no longer."""
+        """Read a split no longer. The graph must know it."""
+        self._put(split_id, None)
+        self._finished.pop(split_id, None)
         self.waiting.discard(split_id)
         self._ended.pop(split_id, None)
         if self._batches.pop(split_id, None) is not None and split_id in self._turns:
             self._turns.remove(split_id)
+
+    def finish(self, split_id: str) -> None:
+        """Read an open split no longer, which is finished.
+
+        It ends once the splits that follow it are open, so that its session knows that they come.
+        """
+        batches = self._batches[split_id]
+        self.close(split_id)
+        self._finished[split_id] = batches
+        self.due = True
 
     def open_due(self) -> None:
         """Open the splits that may start. May be called again after an error."""
@@ -63,10 +93,12 @@ class OpenSplits:
         if not self.due:
             return
         for split_id in sorted(self.waiting):
-            if not self._graph.waits_for(split_id):
+            if self._graph.may_start(split_id):
                 self._batches[split_id] = self._opened(split_id)
                 self._turns.append(split_id)
                 self.waiting.discard(split_id)
+                self._put(split_id, _Place.OPEN)
+        self._finished.clear()
         self.due = False
 
     def next_batch(self) -> tuple[str, Batch] | None:
@@ -78,6 +110,7 @@ class OpenSplits:
             except StopIteration:
                 self._turns.popleft()
                 self._ended[split_id] = self._clock.monotonic() + RETRY_S
+                self._put(split_id, _Place.ENDED)
                 continue
             except BaseException:
                 # A generator that has raised cannot continue.
@@ -89,18 +122,44 @@ class OpenSplits:
                 return split_id, batch
         return None
 
-    def status(self, split_ids: Iterable[str]) -> UnitStatus:
-        """Return what is left to do in a unit of these splits."""
-        unfinished = [each for each in split_ids if not self._graph.is_finished(each)]
-        if not unfinished:
+    def status(self, unit: str) -> UnitStatus:
+        """Return what is left to do in an owned unit."""
+        counts = self._counts.get(unit)
+        if counts is None:
             return UnitStatus.FINISHED
-        if any(each in self._batches and each not in self._ended for each in unfinished):
+        if counts[_Place.OPEN]:
             return UnitStatus.READING
-        # In a run until now, what a split waits for that ended without being finished never comes.
-        ended = self._until is Until.NOW and any(each in self._ended for each in unfinished)
-        if not ended and any(each in self.waiting for each in unfinished):
+        if counts[_Place.WAITING] and not self.is_blocked(unit):
             return UnitStatus.WAITING
         return UnitStatus.READ
+
+    def is_blocked(self, unit: str) -> bool:
+        """True if splits of a unit wait, and that is no reason to go on with a run until now: what
+        they wait for may have ended without being finished, and will not come."""
+        counts = self._counts.get(unit)
+        if self._until is not Until.NOW or counts is None or not counts[_Place.ENDED]:
+            return False
+        waiting = [each for each in self.waiting if self._unit(each) == unit]
+        return bool(waiting) and not any(map(self._graph.may_start, waiting))
+
+    def _put(self, split_id: str, place: _Place | None) -> None:
+        """Count a split in another place; None if it is not read any more."""
+        before = self._places.pop(split_id, None)
+        if before is place is None:
+            return
+        unit = self._unit(split_id)
+        counts = self._counts.setdefault(unit, Counter())
+        if before is not None:
+            counts[before] -= 1
+        if place is not None:
+            self._places[split_id] = place
+            counts[place] += 1
+        if not counts.total():
+            del self._counts[unit]
+        self.changed.add(unit)
+
+    def _unit(self, split_id: str) -> str:
+        return unit_of(self._graph.states[split_id].split)
 
     def _add_ended(self) -> None:
         """Have splits wait again that ended without being finished, in a run without end."""

@@ -7,8 +7,7 @@ that shares the source with others.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from tailrace.backend.contract import FENCES, Change, Fence, TableKey, Transaction
@@ -20,6 +19,7 @@ from tailrace.errors import (
     InvalidValue,
 )
 from tailrace.source.batch_commit import BatchCommit
+from tailrace.source.changes import Changes
 from tailrace.source.encoded_batch import EncodedBatch, SourceOutput
 from tailrace.source.open_splits import OpenSplits
 from tailrace.source.reader import Batch, ReaderSession, Split, Until
@@ -44,23 +44,14 @@ _FENCES_KEPT_MAX: Final = 64
 
 _FEW: Final = 8
 
+_FINISHED_READ_MAX: Final = 100
+"""How many finished splits of others are read one by one, before all are read at once."""
+
 CHECK_S: Final = 1.0
 """How often the splits are read again that other tasks own, while own splits wait for them."""
 
 SWEEP_EVERY: Final = 20.0
 """Looking for splits to remove takes at most one part in so many of the time."""
-
-
-@dataclass(slots=True)
-class Changes:
-    """What has changed since the caller asked last."""
-
-    reported: set[str] = field(default_factory=set)
-    """Units of children that were reported, and that this reading does not own."""
-    removed: set[str] = field(default_factory=set)
-    """Units that have no split any more."""
-    lost: set[str] = field(default_factory=set)
-    """Units that a newer owner has."""
 
 
 class SplitReading:
@@ -75,7 +66,7 @@ class SplitReading:
         self, output: SourceOutput, session: ReaderSession, until: Until, clock: Clock
     ) -> None:
         self.rows = self.bytes = self.bad = 0
-        self.changes = Changes()
+        self._changes = Changes()
         self._output = output
         self._source = output.source
         self._backend = output.commit_log.backend
@@ -85,6 +76,8 @@ class SplitReading:
         self._graph = SplitGraph(removed_early=removed_early)
         self._fences: dict[str, Fence] = {}
         self._splits: dict[str, set[str]] = {}
+        self._statuses: dict[str, UnitStatus] = {}
+        self._blocked: set[str] = set()
         self._open = OpenSplits(self._backend.log, session, self._graph, until, clock)
         self._pending: BatchCommit | None = None
         self._check_at = self._sweep_at = 0.0
@@ -94,9 +87,22 @@ class SplitReading:
     # Units.
 
     @property
-    def units(self) -> dict[str, UnitStatus]:
+    def units(self) -> Mapping[str, UnitStatus]:
         """The units that are owned, with what is left to do in each."""
-        return {unit: self._open.status(splits) for unit, splits in self._splits.items()}
+        self._update_statuses()
+        return self._statuses
+
+    @property
+    def changes(self) -> Changes:
+        """What has changed since `take_changes`."""
+        self._update_statuses()
+        return self._changes
+
+    def take_changes(self) -> Changes:
+        """Return what has changed since the last call."""
+        taken = self.changes
+        self._changes = Changes()
+        return taken
 
     def store_first_splits(self, fence: Fence) -> None:
         """Store the first splits of a source that has none. `Fenced` if the fence is not the
@@ -131,6 +137,7 @@ class SplitReading:
                 self._fences[unit] = Fence(name, number)
                 self._graph.add(stored, found[unit])
                 self._open.add(found[unit])
+                self._open.changed.add(unit)
             else:
                 self._stale_fences.append(unit)
         self._others_due = self._sweep_due = True
@@ -145,7 +152,7 @@ class SplitReading:
 
     def release(self, units: Iterable[str]) -> None:
         """Read units no longer. What was read and is not stored is read again by the next owner."""
-        for unit in units:
+        for unit in list(units):
             self._forget(unit)
 
     def check_owned(self, units: Iterable[str]) -> None:
@@ -165,6 +172,14 @@ class SplitReading:
     def check_waiting(self) -> None:
         """Have the next `step` look whether splits that wait may start."""
         self._others_due = True
+
+    def learn(self, stored: StoredSplits) -> None:
+        """Learn from the whole table which splits are finished that own ones wait for."""
+        followed = {
+            each for split_id in self._open.waiting for each in self._graph.waits_for(split_id)
+        }
+        states = stored.states
+        self._add_finished(stored, [each for each in followed if each in states])
 
     def sweep(self) -> None:
         """Have the next `step` look for finished splits that nothing needs any more."""
@@ -208,25 +223,63 @@ class SplitReading:
             if self._pending is not None and self._pending.after.split.id == split_id:
                 self._pending = None
         self._fences.pop(unit, None)
+        self._open.changed.discard(unit)
+        for known in (self._statuses, self._changes.statuses):
+            known.pop(unit, None)
 
     def _lose(self, unit: str) -> None:
         """Release a unit that a newer owner has."""
         self._forget(unit)
-        self.changes.lost.add(unit)
+        self._changes.lost.add(unit)
 
     def _open_splits(self) -> None:
         """Open the splits that may start. Reads those that they wait for and others own, if it is
         time to."""
         if self._others_due:
-            waiting = self._open.waiting
-            followed = {each for split_id in waiting for each in self._graph.waits_for(split_id)}
-            if others := [each for each in sorted(followed) if not self._owns(each)]:
-                stored = read_some(self._backend, self._source, others)
-                self._graph.add(stored, stored.states)
-                self._open.due = True
-            self._check_at = self._clock.monotonic() + CHECK_S
+            begun = self._clock.monotonic()
+            self._read_followed()
+            ended = self._clock.monotonic()
+            self._check_at = ended + max(CHECK_S, SWEEP_EVERY * (ended - begun))
             self._others_due = False
         self._open.open_due()
+
+    def _read_followed(self) -> None:
+        """Find which splits are finished that own ones wait for and others own.
+
+        Of each own split, those that it follows are read in turn, up to one that is not finished.
+        """
+        unfinished: set[str] = set()
+        finished = 0
+        for split_id in sorted(self._open.waiting):
+            for each in self._graph.states[split_id].split.follows:
+                if self._graph.is_finished(each):
+                    continue
+                if each in unfinished or self._owns(each):
+                    break
+                self._add_finished(read_some(self._backend, self._source, [each]), [each])
+                if not self._graph.is_finished(each):
+                    unfinished.add(each)
+                    break
+                finished += 1
+                if finished == _FINISHED_READ_MAX:
+                    self.learn(read_splits(self._backend, self._source))
+
+    def _add_finished(self, stored: StoredSplits, split_ids: Iterable[str]) -> None:
+        """Learn which of these splits, of others, are finished."""
+        states = stored.states
+        finished = [each for each in split_ids if each in states and states[each].finished]
+        self._graph.add(stored, finished)
+        self._open.due = self._open.due or bool(finished)
+
+    def _update_statuses(self) -> None:
+        """Find the statuses of the units that have changed, and of those that are blocked."""
+        for unit in sorted(self._open.changed | self._blocked):
+            if unit in self._splits:
+                status = self._open.status(unit)
+                if self._statuses.get(unit) is not status:
+                    self._statuses[unit] = self._changes.statuses[unit] = status
+            (self._blocked.add if self._open.is_blocked(unit) else self._blocked.discard)(unit)
+        self._open.changed.clear()
 
     def _owns(self, split_id: str) -> bool:
         state = self._graph.states.get(split_id)
@@ -264,14 +317,14 @@ class SplitReading:
         for child in batch.children:
             self._add_child(child, split_id)
         if batch.finished:
-            self._open.close(split_id)
-            self._open.due = self._sweep_due = True
+            self._open.finish(split_id)
+            self._sweep_due = True
 
     def _add_child(self, child: Split, parent: str) -> None:
         unit = unit_of(child)
         owned = self._splits.get(unit)
         if owned is None:
-            self.changes.reported.add(unit)
+            self._changes.reported.add(unit)
         elif child.id not in owned:
             owned.add(child.id)
             self._graph.states[child.id] = SplitState(child)
@@ -322,7 +375,7 @@ class SplitReading:
             self._graph.discard(split_id)
             if not self._splits[unit]:
                 self._forget(unit)
-                self.changes.removed.add(unit)
+                self._changes.removed.add(unit)
                 self._stale_fences.append(unit)
 
     def _delete_fences(self, kept_max: int) -> None:

@@ -56,7 +56,9 @@ class SplitGraph:
 
     def may_start(self, split_id: str) -> bool:
         """True if a split is not finished, and all that it follows are."""
-        return not self.is_finished(split_id) and not self.waits_for(split_id)
+        if self.is_finished(split_id):
+            return False
+        return all(map(self.is_finished, self.states[split_id].split.follows))
 
     def removable(self) -> list[str]:
         """Return the finished splits that no unfinished split follows, and that need not be kept.

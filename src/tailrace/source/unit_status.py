@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 
 class UnitStatus(Enum):
@@ -21,4 +22,7 @@ class UnitStatus(Enum):
     @property
     def is_load(self) -> bool:
         """True if there is something left to read."""
-        return self in (UnitStatus.READING, UnitStatus.WAITING)
+        return self in LOADS
+
+
+LOADS: Final = (UnitStatus.READING, UnitStatus.WAITING)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 from tailrace.source.task.messages import MessageType, RebalanceEvent, TaskState
-from tailrace.source.unit_status import UnitStatus
+from tailrace.source.unit_status import LOADS, UnitStatus
 
 
 class TaskView(NamedTuple):
@@ -15,6 +15,12 @@ class TaskView(NamedTuple):
     sequence: int
     data: Mapping[str, UnitStatus]
     share: Mapping[str, str]
+
+    @property
+    def load(self) -> int:
+        """The number of its units in which there is something left to read."""
+        statuses = list(self.data.values())
+        return sum(map(statuses.count, LOADS))
 
     @classmethod
     def of(cls, state: TaskState) -> TaskView:

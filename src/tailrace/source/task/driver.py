@@ -7,7 +7,7 @@ step calls the backend for one purpose; an error of the backend leaves the rest 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Final, Protocol
 
@@ -17,10 +17,10 @@ from tailrace.backend.contract import FENCES, Backend, Change, Fence
 from tailrace.clock import Clock, utc_time
 from tailrace.errors import Conflict, Fenced
 from tailrace.group.store.definition import unit_fence
+from tailrace.source.changes import Changes
 from tailrace.source.names import LEADER, task_group
-from tailrace.source.reading import Changes
 from tailrace.source.split_graph import SplitGraph
-from tailrace.source.split_state import read_splits, table_of, unit_of
+from tailrace.source.split_state import StoredSplits, read_splits, table_of, unit_of
 from tailrace.source.task.actions import (
     Announce,
     CheckOwned,
@@ -83,11 +83,16 @@ _SNAPSHOTS: Final = (MessageType.NEW_EPOCH, MessageType.UPDATE_EPOCH)
 class UnitReading(Protocol):
     """The reading of units, as a task drives it: see `SplitReading`."""
 
-    changes: Changes
+    @property
+    def units(self) -> Mapping[str, UnitStatus]:
+        """The owned units, with what is left to do in each."""
 
     @property
-    def units(self) -> dict[str, UnitStatus]:
-        """The owned units, with what is left to do in each."""
+    def changes(self) -> Changes:
+        """What has changed since `take_changes`."""
+
+    def take_changes(self) -> Changes:
+        """Return what has changed since the last call."""
 
     def claim(self, units: Iterable[str], epoch: Fence) -> None:
         """Take units over."""
@@ -97,6 +102,9 @@ class UnitReading(Protocol):
 
     def check_waiting(self) -> None:
         """Have the next step look whether splits that wait may start."""
+
+    def learn(self, stored: StoredSplits) -> None:
+        """Learn from the whole table which splits are finished that own ones wait for."""
 
     def check_owned(self, units: Iterable[str]) -> None:
         """Release those of these units that have a newer owner."""
@@ -162,7 +170,6 @@ class TaskDriver:
         self._members_at = 0.0
         self._entry_due = self._is_reading = True
         self._heard = False
-        self._statuses: dict[str, UnitStatus] = {}
 
     def lead(self, epoch: int) -> None:
         """Lead the source from now on, with the fence of this grant."""
@@ -249,17 +256,9 @@ class TaskDriver:
         return stored
 
     def _tell_progress(self) -> None:
-        changes, statuses = self._reading.changes, self._reading.units
-        if statuses != self._statuses or changes.reported or changes.removed or changes.lost:
-            event = UnitsProgressed(
-                dict(statuses),
-                frozenset(changes.reported),
-                frozenset(changes.removed),
-                frozenset(changes.lost),
-            )
-            self._reading.changes = Changes()
-            self._statuses = dict(statuses)
-            self._handle(event)
+        if told := self._reading.take_changes():
+            sets = map(frozenset, (told.reported, told.removed, told.lost))
+            self._handle(UnitsProgressed(told.statuses, *sets))
 
     def _handle(self, event: TaskEvent) -> None:
         actions = self.machine.handle(event, self._clock.monotonic())
@@ -331,8 +330,14 @@ class TaskDriver:
     def _read_table(self) -> None:
         stored = read_splits(self._backend, self.source)
         if not stored.begun and self._leader is not None:
-            self._reading.store_first_splits(self._leader)
+            try:
+                self._reading.store_first_splits(self._leader)
+            except Fenced:
+                self.follow()
             stored = read_splits(self._backend, self.source)
+        # Before the machine finds whether everything was read.
+        self._reading.learn(stored)
+        self._tell_progress()
         graph = SplitGraph.of(stored)
         unfinished = graph.unfinished_units()
         startable = frozenset(
@@ -366,7 +371,6 @@ class TaskDriver:
             return
         owned = self._reading.units
         claimed = {unit: owned[unit] for unit in units if unit in owned}
-        self._statuses |= claimed
         self._handle(Claimed(claimed, frozenset(units) - claimed.keys()))
 
     def _leader_fence(self) -> Fence:

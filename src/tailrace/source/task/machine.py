@@ -44,6 +44,7 @@ from tailrace.source.task.events import (
 from tailrace.source.task.leading import Leading, listed, update_epoch
 from tailrace.source.task.messages import MessageType, SyncMessage, TaskState
 from tailrace.source.task.other_tasks import OtherTasks
+from tailrace.source.task.published import Published
 from tailrace.source.unit_status import UnitStatus
 
 CHECK_END_S: Final = 0.5
@@ -71,8 +72,7 @@ class TaskMachine:
         self._ends = ends
         self._generation = 0
         self._known = False
-        self._sequence = 0
-        self._published: TaskView | None = None
+        self._published = Published()
         self._gone: frozenset[str] = frozenset()
         self._leading: Leading | None = None
         self._reads_table = False
@@ -120,8 +120,9 @@ class TaskMachine:
         if not self.ended and self.epoch is not None:
             if not self.rebalancing:
                 self._take_shares()
-                self._balance()
-            self._publish_changes()
+            own = self._own_view() if self.rebalancing else self._balanced(self._own_view())
+            if self._published.is_due(own, now):
+                self._publish(MessageType.REGULAR, self.epoch.generation, now)
             self._check_end(now)
         return self._actions
 
@@ -130,7 +131,8 @@ class TaskMachine:
         if self.ended:
             return None
         leading = None if self._leading is None else self._leading.deadline()
-        due = (leading, self._check_end_at, 0.0 if self._gone else None)
+        gone = 0.0 if self._gone else None
+        due = (leading, self._check_end_at, self._published.due_at, gone)
         return min((at for at in due if at is not None), default=None)
 
     def validate(self) -> None:
@@ -183,7 +185,8 @@ class TaskMachine:
             return
         task, view, ended = learned
         taken = view.data.keys() | view.share.keys()
-        self.share = {u: to for u, to in self.share.items() if to != task or u not in taken}
+        for unit in [u for u, to in self.share.items() if to == task and u in taken]:
+            del self.share[unit]
         if ended:
             self._act(RemoveUnneeded())
         if disputed := view.data.keys() & self.units.keys():
@@ -196,7 +199,7 @@ class TaskMachine:
         self._generation = generation
         if self.task in members:
             self._known = True
-            self._publish(MessageType.REBALANCE_ANSWER, generation)
+            self._publish(MessageType.REBALANCE_ANSWER, generation, now)
         elif self._known:
             self._rejoin()
 
@@ -217,7 +220,7 @@ class TaskMachine:
         self.claiming = {unit: True for unit, is_listed in self.claiming.items() if is_listed}
         self._claim(self.claiming)
         self._act(RemoveUnneeded())
-        self._published = None
+        self._published.again()
 
     # Leading.
 
@@ -246,8 +249,7 @@ class TaskMachine:
                 self._act(*self._leading.table_read(event.units))
             elif not self.rebalancing:
                 owned = listed(self._all_views(), self.members) | self.claiming.keys()
-                for unit in sorted(self._leading.audited(event.units, owned)):
-                    self._claim_listed([unit])
+                self._claim_listed(sorted(self._leading.audited(event.units, owned)))
         checks = self._check_end_at is not None and self._is_quiet()
         if checks and is_read(self._all_views(), event.startable):
             self.ended = True
@@ -265,7 +267,7 @@ class TaskMachine:
                     self.claiming[unit] = True
                 else:
                     self.share[unit] = task
-        self._sequence += 1
+        self._published.sequence += 1
         self._act(leading.new_epoch(event.epoch, self._own_view()))
 
     def _tick(self, event: TaskTick, now: float) -> None:
@@ -276,15 +278,17 @@ class TaskMachine:
 
     def _claimed(self, event: Claimed, now: float) -> None:
         for unit, status in event.units.items():
-            self.claiming.pop(unit, None)
+            if self.claiming.pop(unit, None) is False:
+                self._published.hurry()
             self.share.pop(unit, None)
             self.units[unit] = status
             if self.others.listed(unit):
-                self._published = None  # the other owner looks at the fence when it hears this
+                self._published.again()  # the other owner looks at the fence when it hears this
         for unit in event.gone:
             # Told once, so that the task that gave it away forgets it.
             self.claiming.pop(unit, None)
             self.units[unit] = UnitStatus.FINISHED
+            self._published.hurry()
         self._gone = event.gone
 
     def _claim_refused(self, event: ClaimRefused, now: float) -> None:
@@ -296,7 +300,7 @@ class TaskMachine:
     def _still_owned(self, event: StillOwned, now: float) -> None:
         """Tell the other owners of units once more, now that the fences are checked."""
         if event.units:
-            self._published = None
+            self._published.again()
 
     def _progressed(self, event: UnitsProgressed, now: float) -> None:
         for unit, status in event.statuses.items():
@@ -304,8 +308,9 @@ class TaskMachine:
                 self.units[unit] = status
         for unit in event.removed | event.lost:
             self.units.pop(unit, None)
-        owned = listed(self.others.views, self.members)
-        self._claim_listed(sorted(event.reported - owned - self.share.keys()))
+        if event.reported:
+            owned = listed(self.others.views, self.members)
+            self._claim_listed(sorted(event.reported - owned - self.share.keys()))
 
     def _claim_listed(self, units: Iterable[str]) -> None:
         """Count units as own ones, and claim those that are not to be given away at once."""
@@ -335,18 +340,20 @@ class TaskMachine:
                 taken.append(unit)
         self._claim(sorted(taken))
 
-    def _balance(self) -> None:
-        """Give units away, if this task has more than its part."""
+    def _balanced(self, own: TaskView) -> TaskView:
+        """Give units away, if this task has more than its part. Return its state then."""
         given = {
             unit: target
-            for unit, target in surplus(self.task, self._all_views()).items()
+            for unit, target in surplus(self.task, {**self.others.views, self.task: own}).items()
             if unit in self.units
         }
+        if not given:
+            return own
         for unit in given:
             del self.units[unit]
         self.share.update(given)
-        if given:
-            self._act(Release(tuple(given)))
+        self._act(Release(tuple(given)))
+        return self._own_view()
 
     # The state that others see.
 
@@ -355,23 +362,17 @@ class TaskMachine:
         for unit, is_listed in self.claiming.items():
             if is_listed:
                 data[unit] = UnitStatus.READING
-        return TaskView(self._sequence, data, dict(self.share))
+        return TaskView(self._published.sequence, data, dict(self.share))
 
     def _all_views(self) -> dict[str, TaskView]:
         return {**self.others.views, self.task: self._own_view()}
 
-    def _publish_changes(self) -> None:
-        own, before = self._own_view(), self._published
-        if before is None or (own.data, own.share) != (before.data, before.share):
-            assert self.epoch is not None
-            self._publish(MessageType.REGULAR, self.epoch.generation)
-
-    def _publish(self, kind: MessageType, generation: int) -> None:
-        self._sequence += 1
+    def _publish(self, kind: MessageType, generation: int, now: float) -> None:
+        self._published.sequence += 1
         own = self._own_view()
         epoch = self.epoch or Epoch("", generation, 0)
         self._act(Publish(kind, generation, epoch.id, epoch.number, {self.task: own}))
-        self._published = own
+        self._published.told(own, now, len(own.data) + self.others.units)
 
     def _check_end(self, now: float) -> None:
         """Find whether all tasks have read everything."""

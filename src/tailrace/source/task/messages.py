@@ -87,11 +87,12 @@ _decode_event = msgspec.json.Decoder(RebalanceEvent).decode
 
 
 def encode(message: SyncMessage, bytes_max: int) -> list[bytes]:
-    """Return a message as one value of the topic, or as its parts, none above `bytes_max`."""
+    """Return a message as one value of the topic, or as its parts, none above `bytes_max` unless
+    that is little more than one unit needs."""
     whole = _encode(message)
     if len(whole) <= bytes_max:
         return [whole]
-    states = list(_divided(message.connector_state, bytes_max - _OVERHEAD_BYTES))
+    states = list(_divided(message.connector_state, max(1, bytes_max - _OVERHEAD_BYTES)))
     return [
         _encode(
             msgspec.structs.replace(message, connector_state=part, part=number, parts=len(states))
@@ -116,12 +117,13 @@ def _divided(states: Iterable[TaskState], bytes_max: int) -> Iterator[tuple[Task
 
 
 def _pieces(state: TaskState, bytes_max: int) -> Iterator[TaskState]:
-    """Divide a state with many units; `joined` puts its pieces together."""
-    if len(_encode(state)) <= bytes_max:
+    """Divide a state with many units; `joined` puts its pieces together. None has less than one
+    unit."""
+    owned, shared = list(state.data.units.items()), list(state.share.units.items())
+    if len(owned) + len(shared) < 2 or len(_encode(state)) <= bytes_max:
         yield state
         return
-    owned, shared = list(state.data.units.items()), list(state.share.units.items())
-    half, other = len(owned) // 2, len(shared) // 2
+    half, other = len(owned) // 2, (len(shared) + 1) // 2
     for data, share in ((owned[:half], shared[:other]), (owned[half:], shared[other:])):
         piece = msgspec.structs.replace(
             state, data=OwnedUnits(dict(data)), share=SharedUnits(dict(share))

@@ -26,7 +26,7 @@ class OtherTasks:
         """All members of the epoch, with this task."""
         self.views: dict[str, TaskView] = {}
         self._task = task
-        self._taken: set[tuple[str, str]] = set()
+        self._taken: dict[str, set[str]] = {}
         self._heard: set[str] = set()
 
     def begin(self, states: Iterable[TaskState]) -> None:
@@ -47,15 +47,19 @@ class OtherTasks:
         if before is not None and before.sequence >= state.sequence:
             return None
         view = self.views[task] = TaskView.of(state)
-        self._taken = {
-            (giver, unit)
-            for giver, unit in self._taken
-            if giver != task or view.share.get(unit) == self._task
-        }
+        if taken := self._taken.get(task):
+            taken.intersection_update(
+                unit for unit, target in view.share.items() if target == self._task
+            )
         # The state with which the epoch began may be older than its end of a split.
         first = task not in self._heard
         self._heard.add(task)
         return Learned(task, view, first or before is None or _has_ended(before, view))
+
+    @property
+    def units(self) -> int:
+        """The number of units that the others list."""
+        return sum(len(view.data) for view in self.views.values())
 
     def listed(self, unit: str) -> bool:
         """True if another task counts a unit as its own."""
@@ -65,8 +69,9 @@ class OtherTasks:
         """Yield the units that others give to this task, each once."""
         for giver, view in self.views.items():
             for unit, target in view.share.items():
-                if target == self._task and (giver, unit) not in self._taken:
-                    self._taken.add((giver, unit))
+                taken = self._taken.setdefault(giver, set())
+                if target == self._task and unit not in taken:
+                    taken.add(unit)
                     yield unit
 
 
