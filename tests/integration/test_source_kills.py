@@ -58,13 +58,18 @@ class GrowingFiles:
         """Append to some files, rotate one, and let one appear."""
         for _ in range(5):
             self._append(self._chance.randrange(len(self.lines)), 50)
-        rotated = self._path(self._chance.randrange(len(self.lines)))
-        rotated.rename(rotated.with_name(f"{rotated.name}.{self.total}"))
+        self._rotate(self._chance.randrange(len(self.lines)))
         self.appear(100)
 
     def appear(self, lines: int) -> None:
         self.lines.append(0)
         self._append(len(self.lines) - 1, lines)
+
+    def _rotate(self, file: int) -> None:
+        """Rename a file, and begin another one of its name."""
+        path = self._path(file)
+        path.rename(path.with_name(f"{path.name}.{self.total}"))
+        self._append(file, 10)
 
     def _append(self, file: int, lines: int) -> None:
         first = self.lines[file]
