@@ -35,6 +35,7 @@ from tailrace.operations.pipeline import (
     lookup,
     namespaces,
     rewind,
+    trial,
 )
 from tailrace.operations.storage import compaction, segments, storage_use
 from tailrace.operations.topic import (
@@ -166,6 +167,7 @@ WORKS: Final[dict[Callable[..., Any], Call]] = {
     ),
     lookup.read_ledger: lambda o: o.ledger(),
     namespaces.namespace_offsets: lambda o: namespaces.namespace_offsets(o.hub, "lake"),
+    trial.try_pipeline: lambda o: trial.try_pipeline(o.pipeline().definition, o.hub),
     describe.view_pipelines: lambda o: describe.view_pipelines(o.hub),
     describe.view_pipeline: lambda o: describe.view_pipeline(
         o.hub, lookup.find_pipeline(o.hub, "lake")
