@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         QueueExists,
         ReadOnlyHub,
         Sealed,
+        StorageDeleted,
         SubscriptionExists,
         TopicExists,
         TopicTypeMismatch,
@@ -99,6 +100,7 @@ if TYPE_CHECKING:
     from tailrace.topic.producer import Producer
     from tailrace.topic.scaling import Plan
     from tailrace.topic.storage_topics import StorageTopicInfo
+    from tailrace.topic.trimming import Trim
 
 __version__ = "0.1.0"
 
@@ -178,6 +180,7 @@ __all__ = [
     "SourceProgress",
     "SourceReport",
     "SqlEffects",
+    "StorageDeleted",
     "StorageTopicInfo",
     "Subscription",
     "SubscriptionExists",
@@ -186,6 +189,7 @@ __all__ = [
     "Topic",
     "TopicExists",
     "TopicTypeMismatch",
+    "Trim",
     "UnknownGroup",
     "UnknownHub",
     "UnknownQueue",
@@ -243,6 +247,7 @@ _HOMES: Final = {
     "tailrace.topic.producer": ("Producer",),
     "tailrace.topic.scaling": ("Plan",),
     "tailrace.topic.storage_topics": ("StorageTopicInfo",),
+    "tailrace.topic.trimming": ("Trim",),
 }  # fmt: skip
 _HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -32,6 +32,7 @@ SAMPLES = [
     errors.InvalidName("topic", "a/b"),
     errors.InvalidValue("partitions", 5, "1, 2, 3 or a multiple of 4 or 6", "any_count=True"),
     errors.OutOfRange("orders/0.1", 9, 0, 9),
+    errors.StorageDeleted("orders/0.1", 9, 12, (1, 2)),
     errors.NotRetained("orders/0.1", 0, 86_400_000, (3_600_000, 90_000_000)),
     errors.Sealed("orders", 1),
     errors.Fenced("producer/shop", 3, 4),

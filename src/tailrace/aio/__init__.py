@@ -183,6 +183,8 @@ class Topic(Generic[T]):
     plan_scale = awaited(_Topic.plan_scale)
     add_storage_topic = awaited(_Topic.add_storage_topic)
     switch_produce = awaited(_Topic.switch_produce)
+    plan_trim = awaited(_Topic.plan_trim)
+    trim = awaited(_Topic.trim)
 
     async def storage_topics(self) -> list[StorageTopicInfo]:
         """Return the storage topics as they are now, oldest first."""

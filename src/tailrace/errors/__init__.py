@@ -14,6 +14,7 @@
     ├── InvalidName (ValueError)            a name that cannot be a directory and a URL part
     ├── InvalidValue (ValueError)           an argument out of its range, with the range
     ├── OutOfRange (IndexError)             no record at that offset, with the valid range
+    │   └── StorageDeleted                  its storage topic was deleted, with those that are left
     ├── NotRetained (LookupError)           records of that time were removed, with the rest
     ├── Sealed (RuntimeError)               the storage topic accepts no more records   · retryable
     ├── Fenced (RuntimeError)               a newer owner has this name
@@ -87,10 +88,10 @@ __all__ = [
     "DeliveryFailed", "DiskFull", "EffectsUnavailable", "EncodeError", "Error", "Fenced",
     "GroupExists", "HubClosed", "HubReplaced", "IncompatibleHub", "InvalidName", "InvalidValue",
     "MessageTooLarge", "NotRetained", "NotSupported", "NothingToRead", "OutOfRange",
-    "OutcomeUnknown",
-    "PipelineFailed", "QueueExists", "ReadOnlyHub", "Sealed", "SubscriptionExists", "TopicExists",
-    "TopicTypeMismatch", "UnknownGroup", "UnknownHub", "UnknownQueue", "UnknownReplay",
-    "UnknownSource", "UnknownSubscription", "UnknownTopic", "WatchExpired",
+    "OutcomeUnknown", "PipelineFailed", "QueueExists", "ReadOnlyHub", "Sealed", "StorageDeleted",
+    "SubscriptionExists", "TopicExists", "TopicTypeMismatch", "UnknownGroup", "UnknownHub",
+    "UnknownQueue", "UnknownReplay", "UnknownSource", "UnknownSubscription", "UnknownTopic",
+    "WatchExpired",
 ]  # fmt: skip
 
 
@@ -133,6 +134,33 @@ class OutOfRange(Error, IndexError):
         else:
             valid = f"the partition is empty; its next record gets offset {end} or higher"
         super().__init__(f"no record at {where}@{offset}", valid)
+
+
+class StorageDeleted(OutOfRange):
+    """The storage topic of a partition was deleted with its records.
+
+    `offset` is the requested one, or None for the partition as a whole. `end` was the end offset of
+    the partition. `storages` are the indices of the storage topics that exist, which are valid.
+    """
+
+    def __init__(
+        self, where: str, offset: int | None, end: int, storages: Iterable[int] = ()
+    ) -> None:
+        self.where = where
+        self.offset = end if offset is None else offset
+        self.start = self.end = end
+        self.next_offset = None
+        self.storages = tuple(storages)
+        topic, _, partition = where.partition("/")
+        storage = partition.partition(".")[0]
+        missing = f"no partition {where}" if offset is None else f"no record at {where}@{offset}"
+        listed = ", ".join(map(str, self.storages))
+        Error.__init__(
+            self,
+            f"{missing}: storage {storage} of topic {topic!r} was deleted with its records",
+            f"existing storage topics: {listed}" if listed else "",
+            f"show them: tailrace topic show {topic}",
+        )
 
 
 class NotRetained(Error, LookupError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
@@ -12,7 +13,7 @@ from tailrace.backend.contract import Transaction
 from tailrace.backend.pickling import Unpicklable
 from tailrace.clock import Clock
 from tailrace.duration import parse_duration
-from tailrace.errors import Busy, InvalidValue
+from tailrace.errors import Busy, InvalidValue, UnknownTopic
 from tailrace.group.consumer.consumer import Consumer
 from tailrace.group.consumer.join import consume
 from tailrace.group.consumer.options import Ack, ConsumerOptions, Until
@@ -36,6 +37,7 @@ from tailrace.topic.record_builder import Headers, Key, RecordBuilder, Time
 from tailrace.topic.routed_batch import RoutedBatch, send
 from tailrace.topic.scaling import Plan, plan_scale
 from tailrace.topic.storage_topics import StorageTopicInfo, read_storage_topics
+from tailrace.topic.trimming import Trim, plan_trim, trim
 from tailrace.topic.view import View, commit_following
 
 T = TypeVar("T")
@@ -207,9 +209,11 @@ class Topic(Unpicklable, Generic[T]):
         )
 
     def read(self, storage: int, partition: int, offset: int) -> Message[T]:
-        """Return the message at an offset; `OutOfRange` if there is none."""
-        where = self._partition(storage, partition)
-        return self._message(where, record_at(self.view.backend.log, where, offset))
+        """Return the message at an offset; `OutOfRange` if there is none, `StorageDeleted` if its
+        storage topic was deleted."""
+        where = self._partition(storage, partition, offset)
+        with self._deletion_named(where, offset):
+            return self._message(where, record_at(self.view.backend.log, where, offset))
 
     def batches(
         self,
@@ -223,13 +227,19 @@ class Topic(Unpicklable, Generic[T]):
         """Yield the records of a partition from `start` up to, not including, `end`, in columns.
 
         Without an `end`, up to the partition's end offset at the time of this call. Control records
-        are yielded only with `control`.
+        are yielded only with `control`. `StorageDeleted` if the storage topic was deleted, also if
+        it was deleted meanwhile.
         """
-        where = self._partition(storage, partition)
-        found = batches_between(self.view.backend.log, where, start, end)
-        if control:
-            return found
-        return (batch for batch in map(messages_of, found) if batch.num_rows)
+        where = self._partition(storage, partition, start)
+        with self._deletion_named(where, start):
+            found = batches_between(self.view.backend.log, where, start, end)
+        return self._read_on(where, start, found if control else map(messages_of, found))
+
+    def _read_on(
+        self, where: Partition, start: int, batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        with self._deletion_named(where, start):
+            yield from (batch for batch in batches if batch.num_rows)
 
     def messages(self, partition: Partition, records: pa.RecordBatch) -> list[Message[T]]:
         """Convert columns of a partition to messages."""
@@ -261,15 +271,27 @@ class Topic(Unpicklable, Generic[T]):
             message.origin = origin_of(headers)
         return message
 
-    def _partition(self, storage: int, number: int) -> Partition:
+    def _partition(self, storage: int, number: int, offset: int | None = None) -> Partition:
+        """Return a partition that exists; one that was deleted is `StorageDeleted` if it is known
+        to be."""
         partition = Partition(self.name, storage, number)
         if not 0 <= storage <= self.view.definition.last:
             self.view.refresh()
-        return self.view.definition.check_partition(partition)
+        return self.view.definition.check_held(partition, offset)
+
+    @contextmanager
+    def _deletion_named(self, where: Partition, offset: int) -> Iterator[None]:
+        """Raise `StorageDeleted`, not `UnknownTopic`, if only the storage topic was deleted."""
+        try:
+            yield
+        except UnknownTopic:
+            self.view.refresh().definition.check_held(where, offset)
+            raise
 
     @property
     def storage_topics(self) -> list[StorageTopicInfo]:
-        """The storage topics as they are now, oldest first."""
+        """The storage topics that exist now, oldest first. Their indices have holes where some were
+        deleted."""
         return read_storage_topics(self.view)
 
     @property
@@ -292,8 +314,7 @@ class Topic(Unpicklable, Generic[T]):
         found = Partition.parse(partition) if isinstance(partition, str) else partition
         if found.topic != self.name:
             raise InvalidValue("partition", str(found), f"one of topic {self.name!r}")
-        self._partition(found.storage, found.number)
-        return self.view.definition.follows(found)
+        return self.view.refresh().definition.follows(found)
 
     def consistent(self, shards: int, from_storage: int, to_storage: int) -> bool:
         """True if every key maps to the same one of `shards` shards in both storage topics."""
@@ -350,6 +371,21 @@ class Topic(Unpicklable, Generic[T]):
 
         self.view.change(scaled)
         return plan
+
+    def plan_trim(self, before: int) -> Trim:
+        """Plan what `trim` would delete, and which consumers have not finished it. Changes
+        nothing."""
+        check_not_queue(self.name)
+        return plan_trim(self.view, before)
+
+    def trim(self, before: int, *, force: bool = False) -> Trim:
+        """Delete all storage topics before the one of index `before`, with their messages.
+
+        They are sealed. `InvalidValue` if a consumer has not finished them, or if the topic has no
+        consumer, unless `force`: then messages are lost unread. Returns what was deleted.
+        """
+        check_not_queue(self.name)
+        return trim(self.view, before, force=force)
 
 
 def _no_receipt(index: int) -> Receipt:

@@ -7,7 +7,7 @@ that was lost or counted twice shows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from tailrace.subscription.store.names import worker_group
 from tailrace.subscription.store.owners import shard_owners
 from tailrace.subscription.store.pause import pause_version
 from tailrace.subscription.store.takeover import read_ledgers
+from tailrace.topic.composite import DeletedPartition
 from tailrace.topic.ledger import Progress, ledger_table
 from tailrace.topic.record_count import amount_left, amount_within
 
@@ -92,7 +93,9 @@ def read_stats(backend: Backend, stored: StoredSubscription, consumers: int) -> 
     owners = shard_owners(backend, stored.name, definition)
     pause = pause_version(backend, stored.name)
     streams = [stored.streams(shard) for shard in range(definition.shards)]
-    partitions = [where for each in streams for where in (*each.mq, *each.rq, *each.dlq)]
+    partitions = [
+        where for each in streams for where in (*each.mq, *each.deleted, *each.rq, *each.dlq)
+    ]
     ledgers = read_ledgers(backend, stored.name, partitions)
     shards = tuple(
         _shard_counts(
@@ -101,6 +104,7 @@ def read_stats(backend: Backend, stored: StoredSubscription, consumers: int) -> 
             own,
             ledgers,
             mq=each.mq,
+            deleted=_deleted(stored, each.deleted),
             rq=each.rq,
             dlq=each.dlq,
             calls=shard in owners and not (pause and own.quiet >= pause),
@@ -126,13 +130,19 @@ def _shard_counts(
     ledgers: dict[Partition, Progress],
     *,
     mq: Iterable[Partition],
+    deleted: Mapping[Partition, DeletedPartition],
     rq: Iterable[Partition],
     dlq: Iterable[Partition],
     calls: bool,
 ) -> MessageCounts:
     """Count the messages of a shard. It `calls` some if it has an owner that is not quiet."""
     log = backend.log
-    inserted = waiting = expired = in_flight = 0
+    waiting = in_flight = 0
+    inserted = expired = 0
+    for where, each in deleted.items():
+        unread = sum(after - first for first, after in ledgers[where].holes(each.end))
+        inserted += each.records
+        expired += min(unread, each.records)
     for where in mq:
         # One end for both counts: others may push between the two.
         start, end, _ = log.bounds(where)
@@ -158,6 +168,14 @@ def _shard_counts(
         ready=waiting - in_flight,
         skipped=counts.skipped,
     )
+
+
+def _deleted(
+    stored: StoredSubscription, partitions: Iterable[Partition]
+) -> dict[Partition, DeletedPartition]:
+    """Return what is known of deleted partitions of the topic."""
+    deleted = stored.main.definition.deleted
+    return {where: deleted[where.storage][where.number] for where in partitions}
 
 
 class _StoredProgress(NamedTuple):

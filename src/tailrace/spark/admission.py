@@ -104,6 +104,11 @@ def resume(
         loss.report(
             f"topic {snapshot.topic!r} was deleted and created again since it was last read"
         )
+    for (storage, number), at in known.items():
+        deleted = snapshot.definition.deleted.get(storage)
+        if deleted is not None and at < deleted[number].end:
+            where, end = snapshot.partition((storage, number)), deleted[number].end
+            loss.report(f"{where} was deleted, and read up to offset {at} of {end} only")
     return {
         stream: _within(snapshot, stream, known.get(stream, bounds.start), loss)
         for stream, bounds in snapshot.streams.items()

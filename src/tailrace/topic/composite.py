@@ -8,14 +8,14 @@ change overwrites another. The log knows if a storage topic is sealed, and where
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
 
 from tailrace.amount import format_amount
 from tailrace.backend.contract import Change, StorageTopic
-from tailrace.errors import InvalidName, InvalidValue, TopicTypeMismatch
+from tailrace.errors import InvalidName, InvalidValue, StorageDeleted, TopicTypeMismatch
 from tailrace.message import Partition
 from tailrace.payload.agreement import differences as type_differences
 from tailrace.payload.agreement import extends
@@ -56,6 +56,13 @@ def check_new_name(kind: str, name: object) -> str:
     return checked
 
 
+class DeletedPartition(msgspec.Struct, frozen=True, array_like=True):
+    """A partition of a deleted storage topic: its end offset, and the records it had at last."""
+
+    end: int
+    records: int
+
+
 class Definition(msgspec.Struct, frozen=True):
     """A composite topic without its name.
 
@@ -63,7 +70,8 @@ class Definition(msgspec.Struct, frozen=True):
     that pushes go to. `identity` differs from that of an earlier topic of the same name.
     `value_type` is the type of its values; None if they may be of any type, and in hubs of versions
     that stored none. `order_by` is what the key of a message is made from; None if messages are
-    pushed with their keys.
+    pushed with their keys. `deleted` has the storage topics that were deleted with their records,
+    with what is known of each of their partitions; their shapes stay in `storage`.
     """
 
     router: RouterKind
@@ -74,6 +82,7 @@ class Definition(msgspec.Struct, frozen=True):
     identity: str
     value_type: ValueType | None = None
     order_by: str | None = None
+    deleted: dict[int, tuple[DeletedPartition, ...]] = {}
 
     @property
     def shape(self) -> Shape:
@@ -100,6 +109,18 @@ class Definition(msgspec.Struct, frozen=True):
         added = self.added(partitions, any_count=any_count)
         return msgspec.structs.replace(added, pointer=added.last)
 
+    def without(self, deleted: Mapping[int, tuple[DeletedPartition, ...]]) -> Definition:
+        """Return the definition without some storage topics before the pointer. Those that were
+        deleted before stay as they are."""
+        assert all(0 <= storage < self.pointer for storage in deleted)
+        both = {**deleted, **self.deleted}
+        return msgspec.structs.replace(self, deleted=dict(sorted(both.items())))
+
+    @property
+    def storages(self) -> tuple[int, ...]:
+        """The indices of the storage topics that were not deleted, oldest first."""
+        return tuple(each for each in range(len(self.storage)) if each not in self.deleted)
+
     def storage_topic(self, topic: str, storage: int) -> StorageTopic:
         """Return a storage topic as the log names it; `InvalidValue` if there is none."""
         if not 0 <= storage <= self.last:
@@ -107,16 +128,17 @@ class Definition(msgspec.Struct, frozen=True):
         return StorageTopic(topic, storage, self.storage[storage].partitions)
 
     def storage_topics(self, topic: str) -> Iterator[StorageTopic]:
-        """Yield all storage topics, oldest first, as the log names them."""
-        for storage, shape in enumerate(self.storage):
-            yield StorageTopic(topic, storage, shape.partitions)
+        """Yield the storage topics that were not deleted, oldest first, as the log names them."""
+        for storage in self.storages:
+            yield StorageTopic(topic, storage, self.storage[storage].partitions)
 
     def follows(self, partition: Partition) -> set[Partition]:
-        """Return the partitions that must be finished before this one may start."""
+        """Return the partitions that must be finished before this one may start. Those of a deleted
+        storage topic are finished."""
         self.check_partition(partition)
-        if partition.storage == 0:
-            return set()
         before = partition.storage - 1
+        if before < 0 or before in self.deleted:
+            return set()
         numbers = follows(
             self.router, self.storage[before], self.storage[partition.storage], partition.number
         )
@@ -128,6 +150,16 @@ class Definition(msgspec.Struct, frozen=True):
         if not 0 <= partition.number < count:
             where = f"partition of storage topic {partition.storage} of {partition.topic!r}"
             raise InvalidValue(where, partition.number, f"0 to {count - 1}")
+        return partition
+
+    def check_held(self, partition: Partition, offset: int | None = None) -> Partition:
+        """Return the partition if it exists and was not deleted; else `InvalidValue` with the valid
+        numbers, or `StorageDeleted`, which names the offset if one is given."""
+        self.check_partition(partition)
+        deleted = self.deleted.get(partition.storage)
+        if deleted is not None:
+            end = deleted[partition.number].end
+            raise StorageDeleted(str(partition), offset, end, self.storages)
         return partition
 
     def with_type(self, topic: str, offered: ValueType) -> Definition:
@@ -205,15 +237,18 @@ def creation(topic: str, definition: Definition) -> Change:
 def change_between(topic: str, before: Definition, after: Definition, version: int) -> Change:
     """Return the change from a definition, stored at `version`, to a later one of the same topic.
 
-    In the one commit, the storage topics before the pointer are sealed and the new ones created.
+    In the one commit, the storage topics before the pointer are sealed, the new ones created, and
+    those deleted that the later definition is without.
     """
     created = [after.storage_topic(topic, i) for i in range(before.last + 1, after.last + 1)]
     sealed = [after.storage_topic(topic, i) for i in range(before.pointer, after.pointer)]
+    deleted = [after.storage_topic(topic, i) for i in after.deleted if i not in before.deleted]
     return Change(
         expect={TOPICS + topic: version},
         writes={TOPICS + topic: msgspec.json.encode(after)},
         create=tuple(created),
         seal=tuple(sealed),
+        delete=tuple(deleted),
     )
 
 

@@ -111,6 +111,7 @@ class Dedup:
     def _receipt(self, seen: _Seen, id_bytes: bytes) -> Receipt:
         """Find the record of a stored id, and return its receipt."""
         partition = Partition(self._view.topic, seen.storage, seen.number)
+        self._view.refresh().definition.check_held(partition, seen.hint)
         log = self._view.backend.log
         for record in records_from(log, partition, seen.hint):
             if record.headers and record.headers.get(DEDUP_ID) == id_bytes:

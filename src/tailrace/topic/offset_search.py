@@ -11,6 +11,7 @@ import pyarrow as pa
 from tailrace.backend.contract import Bounds, Log
 from tailrace.message import Partition
 from tailrace.topic.offset_spec import AtTime, Extreme, Newest
+from tailrace.topic.open_streams import held_storage_topics
 from tailrace.topic.reading import batches_within
 from tailrace.topic.view import View
 
@@ -86,9 +87,9 @@ def _offset_at_time(log: Log, partition: Partition, bounds: Bounds, time_ms: int
 def storage_topics(view: View) -> Iterator[dict[Partition, Bounds]]:
     """Yield the bounds of each partition, storage topic by storage topic, the newest first."""
     definition = view.refresh().definition
-    for storage in reversed(range(len(definition.storage))):
-        bounds = view.backend.log.bounds_of(definition.storage_topic(view.topic, storage))
-        yield {Partition(view.topic, storage, number): b for number, b in enumerate(bounds)}
+    for storage, bounds in held_storage_topics(view.backend.log, view.topic, definition):
+        where = view.topic, storage.storage
+        yield {Partition(*where, number): each for number, each in enumerate(bounds)}
 
 
 def _newest(

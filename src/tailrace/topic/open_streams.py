@@ -6,10 +6,10 @@ a stream is drained: no readable record between its low-water mark and the end i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from tailrace.backend.contract import Bounds, Log
+from tailrace.backend.contract import Bounds, Log, StorageTopic
 from tailrace.errors import UnknownTopic
 from tailrace.topic.composite import Definition
 from tailrace.topic.lineage import Stream, StreamState, walk
@@ -27,6 +27,26 @@ class OpenStreams(NamedTuple):
     oldest: int
 
 
+def held_storage_topics(
+    log: Log, topic: str, definition: Definition, oldest: int = 0
+) -> Iterator[tuple[StorageTopic, list[Bounds]]]:
+    """Yield the storage topics of a topic, from `oldest` on, with the bounds of their partitions.
+
+    The newest comes first. Deleted ones are left out, also those that were deleted after the
+    definition was read. `UnknownTopic` if the topic itself was deleted.
+    """
+    for storage in reversed(list(definition.storage_topics(topic))):
+        if storage.storage < oldest:
+            return
+        try:
+            bounds = log.bounds_of(storage)
+        except UnknownTopic:
+            if storage.storage >= definition.pointer:
+                raise
+            continue
+        yield storage, bounds
+
+
 def held_streams(
     log: Log, topic: str, definition: Definition, oldest: int = 0
 ) -> dict[Stream, Bounds]:
@@ -37,14 +57,9 @@ def held_streams(
     `UnknownTopic` if the topic itself was deleted.
     """
     held: dict[Stream, Bounds] = {}
-    for storage in reversed(range(oldest, definition.pointer + 1)):
-        try:
-            bounds = log.bounds_of(definition.storage_topic(topic, storage))
-        except UnknownTopic:
-            if storage == definition.pointer:
-                raise
-            continue
-        held |= {(storage, number): each for number, each in enumerate(bounds)}
+    for storage, bounds in held_storage_topics(log, topic, definition, oldest):
+        if storage.storage <= definition.pointer:
+            held |= {(storage.storage, number): each for number, each in enumerate(bounds)}
     return held
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tailrace.backend.contract import Bounds
+from tailrace.topic.lineage import Shape
+from tailrace.topic.open_streams import held_storage_topics
 from tailrace.topic.view import View
 
 
@@ -24,20 +27,22 @@ class StorageTopicInfo:
 
 
 def read_storage_topics(view: View) -> list[StorageTopicInfo]:
-    """Read the storage topics of a topic as they are now, oldest first."""
+    """Read the storage topics of a topic that exist now, oldest first."""
     definition = view.refresh().definition
-    found = []
-    for index, shape in enumerate(definition.storage):
-        bounds = view.backend.log.bounds_of(definition.storage_topic(view.topic, index))
-        found.append(
-            StorageTopicInfo(
-                index,
-                shape.partitions,
-                shape.k,
-                shape.base,
-                all(each.sealed for each in bounds),
-                [each.start for each in bounds],
-                [each.end for each in bounds],
-            )
-        )
-    return found
+    found = [
+        _info(storage.storage, definition.storage[storage.storage], bounds)
+        for storage, bounds in held_storage_topics(view.backend.log, view.topic, definition)
+    ]
+    return found[::-1]
+
+
+def _info(index: int, shape: Shape, bounds: list[Bounds]) -> StorageTopicInfo:
+    return StorageTopicInfo(
+        index,
+        shape.partitions,
+        shape.k,
+        shape.base,
+        all(each.sealed for each in bounds),
+        [each.start for each in bounds],
+        [each.end for each in bounds],
+    )

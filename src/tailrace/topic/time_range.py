@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 
 from tailrace.backend.contract import Bounds, Log, OffsetSpan, TimeBounds
 from tailrace.errors import InvalidValue, NotRetained
@@ -22,10 +23,11 @@ def offsets_between(view: View, start_ms: int, end_ms: int) -> dict[Partition, O
 
     `NotRetained` if the oldest records of a partition were removed, or compaction has dropped some,
     and the range begins before the least timestamp of those that are left, or above which nothing
-    was dropped; or if there are none. Timestamps of removed records are not stored: if a removed
-    record had a greater timestamp than one that is left, a range that holds it can be found without
-    an error. Records that are removed after the call raise nothing either. `CorruptBatch` if damage
-    hides the least timestamp that is left.
+    was dropped; or if there are none. It is raised for the topic as a whole in the same way if a
+    storage topic was deleted. Timestamps of removed records are not stored: if a removed record had
+    a greater timestamp than one that is left, a range that holds it can be found without an error.
+    Records that are removed after the call raise nothing either. `CorruptBatch` if damage hides the
+    least timestamp that is left.
     """
     if start_ms > end_ms:
         raise InvalidValue(
@@ -44,7 +46,19 @@ def offsets_between(view: View, start_ms: int, end_ms: int) -> dict[Partition, O
         # The one from which on a range is whole in all of them.
         where = max(late, key=lambda each: _least_ms(late[each]))
         raise NotRetained(str(where), start_ms, end_ms, late[where])
+    if start_ms < end_ms and view.refresh().definition.deleted:
+        left = _times_left(log, spans)
+        if left is None or start_ms < left.least_ms:
+            raise NotRetained(view.topic, start_ms, end_ms, left)
     return spans
+
+
+def _times_left(log: Log, partitions: Iterable[Partition]) -> TimeBounds | None:
+    """Return the times of the records of some partitions; None if they have no records."""
+    found = [times for where in partitions if (times := log.time_bounds(where)) is not None]
+    if not found:
+        return None
+    return TimeBounds(min(each.least_ms for each in found), max(each.greatest_ms for each in found))
 
 
 def _below(span: OffsetSpan, bounds: Bounds) -> OffsetSpan:

@@ -83,6 +83,17 @@ class View:
         if self.target.storage <= sealed.storage:
             raise sealed
 
+    def follow_deletion(self) -> bool:
+        """Move on from a deleted storage topic. False, with nothing changed, if pushes go to one
+        that exists, or to another topic of the name."""
+        stored = find(self.backend, self.topic)
+        if stored is None or stored.definition.identity != self.definition.identity:
+            return False
+        if self.target.storage not in stored.definition.deleted:
+            return False
+        self.refresh()
+        return True
+
     def change(self, next_of: Callable[[Definition], Definition]) -> tuple[Definition, Definition]:
         """Store the next definition, create and seal its storage topics; return the old and the
         new definition.
@@ -138,7 +149,8 @@ def commit_following(
 
 def follow_switches(views: Mapping[str, View], commit: Callable[[], T]) -> T:
     """Return the result of a commit to the views' targets; on `Sealed`, follow the pointer of the
-    topic and commit again. `Sealed` of another topic is raised."""
+    topic and commit again, and also if the storage topic was deleted since. `Sealed` and
+    `UnknownTopic` of another topic are raised."""
     for _ in range(SWITCHES_MAX):
         try:
             return commit()
@@ -146,4 +158,7 @@ def follow_switches(views: Mapping[str, View], commit: Callable[[], T]) -> T:
             if sealed.topic not in views:
                 raise
             views[sealed.topic].follow(sealed)
+        except UnknownTopic:
+            if not any(view.follow_deletion() for view in views.values()):
+                raise
     raise Busy(f"{', '.join(views)} was switched {SWITCHES_MAX} times in a row", "push again later")

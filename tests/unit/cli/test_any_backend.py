@@ -42,6 +42,7 @@ WORKS: Final[dict[str, str]] = {
     "topic scale": "orders 4 --yes",
     "topic add-storage": "orders 4 --yes",
     "topic switch": "orders --yes",
+    "topic trim": "orders --before 0 --yes",
     "topic delete": "orders --yes",
     "push": "orders 1",
     "tail": "orders --group billing -n 2",

@@ -193,6 +193,11 @@ WORKS: Final[dict[Callable[..., Any], Call]] = {
         changes.add_storage(o.hub, "orders", 4, any_count=False),
         changes.switch(o.hub, "orders"),
     ),
+    changes.plan_trim: lambda o: changes.plan_trim(o.hub, "orders", 0, force=False),
+    changes.trim: lambda o: (
+        changes.scale(o.hub, "orders", 4, any_count=False),
+        changes.trim(o.hub, "orders", 1, force=True),
+    ),
     push.check_may_push: lambda o: push.check_may_push(o.hub, "orders"),
     changes.plan_delete: lambda o: changes.plan_delete(o.hub, "orders"),
     changes.delete: lambda o: changes.delete(o.hub, "orders"),

@@ -284,3 +284,41 @@ def test_reading_needs_only_the_files(
             file.unlink()
     found = [row for task in tasks for batch in driver.reader.read(task) for row in rows(batch)]
     assert len(found) == 30
+
+
+def test_a_storage_topic_that_was_read_and_deleted_is_no_data_loss(
+    hub: tailrace.Hub, orders: tailrace.Topic[bytes]
+) -> None:
+    orders.push_many(numbers(10))
+    driver = Driver(hub)
+    assert len(driver.drain()) == 10
+    orders.scale(4)
+    orders.push_many(numbers(10, first=10))
+    orders.trim(1, force=True)
+    assert sorted(map(int, values(driver.drain()))) == list(range(10, 20))
+
+
+def test_a_storage_topic_that_was_deleted_unread_is_a_data_loss(
+    hub: tailrace.Hub, orders: tailrace.Topic[bytes]
+) -> None:
+    orders.push_many(numbers(10))
+    driver = Driver(hub, maxOffsetsPerTrigger=3)
+    assert driver.trigger() is not None
+    orders.scale(4)
+    orders.push_many(numbers(10, first=10))
+    orders.trim(1, force=True)
+    with pytest.raises(tailrace.Error, match="was deleted, and read up to offset"):
+        driver.drain()
+    lenient = Driver(hub, failOnDataLoss="false")
+    lenient.offset = driver.offset
+    assert sorted(map(int, values(lenient.drain()))) == list(range(10, 20))
+
+
+def test_a_query_of_a_topic_that_was_trimmed_starts_with_what_is_left(
+    hub: tailrace.Hub, orders: tailrace.Topic[bytes]
+) -> None:
+    orders.push_many(numbers(10))
+    orders.scale(4)
+    orders.push_many(numbers(10, first=10))
+    orders.trim(1, force=True)
+    assert sorted(map(int, values(Driver(hub).drain()))) == list(range(10, 20))

@@ -83,6 +83,34 @@ def switch(hub: Hub, topic: str) -> PlannedChange:
 
 
 @verb(
+    "trim",
+    examples="""
+    tailrace topic trim orders --before 1 --dry-run
+    tailrace topic trim orders --before 2 --yes
+    """,
+)
+@topic_argument
+@click.option(
+    "--before",
+    type=int,
+    required=True,
+    metavar="STORAGE",
+    help="Oldest storage topic to keep.",
+)
+@click.option("--force", is_flag=True, help="Also delete messages that consumers have not read.")
+@planned
+def trim(hub: Hub, topic: str, before: int, force: bool) -> PlannedChange:
+    """Delete the oldest storage topics of a topic, with their messages.
+
+    Storage topics that a consumer has not finished are deleted with --force only.
+    """
+    from tailrace.operations.topic import changes
+
+    plan = changes.plan_trim(hub, topic, before, force=force)
+    return PlannedChange(plan, partial(changes.trim, hub, topic, before, force=force))
+
+
+@verb(
     "delete",
     examples="""
     tailrace topic delete orders --dry-run

@@ -11,7 +11,7 @@ from tailrace.cli.arguments import any_count_option, topic_argument
 from tailrace.cli.command import Noun, verb
 from tailrace.cli.context import CommandContext
 from tailrace.cli.terminal.watch import show_once_or_watch, watches
-from tailrace.cli.topic.changes import add_storage, delete, scale, switch
+from tailrace.cli.topic.changes import add_storage, delete, scale, switch, trim
 from tailrace.terminal.tables import facts, format_time, size, table
 
 if TYPE_CHECKING:
@@ -157,6 +157,7 @@ def _topic_text(topic: TopicDetail) -> str:
             ("ordered by", topic.order_by or "key"),
             ("router", topic.router),
             ("created", format_time(topic.created)),
+            *((("deleted", _deleted(topic.deleted)),) if topic.deleted else ()),
             *(
                 ("queue" if each.queue else "subscription", _subscription(each))
                 for each in topic.subscriptions
@@ -176,6 +177,10 @@ def _topic_text(topic: TopicDetail) -> str:
             for s in topic.storage
         ),
     )
+
+
+def _deleted(storages: tuple[int, ...]) -> str:
+    return f"storage {', '.join(map(str, storages))}, with all messages"
 
 
 def _subscription(subscription: TopicSubscription) -> str:
@@ -234,6 +239,6 @@ def route(context: CommandContext, topic: str, keys: tuple[str, ...]) -> None:
 
 topic_command = Noun(
     "topic",
-    [create, list_, show, route, scale, add_storage, switch, delete],
-    help="Create, show, scale and delete topics.",
+    [create, list_, show, route, scale, add_storage, switch, trim, delete],
+    help="Create, show, scale, trim and delete topics.",
 )

@@ -16,6 +16,7 @@ from tailrace.log.columns import records_of
 from tailrace.log.redelivered import ORIGIN
 from tailrace.message import Partition
 from tailrace.topic.ledger import Progress
+from tailrace.topic.open_streams import held_storage_topics
 from tailrace.topic.reading import batches_within
 from tailrace.topic.view import View
 
@@ -114,8 +115,9 @@ class Mailbox:
         if view is None:
             return
         log = view.backend.log
-        for storage in view.refresh().definition.storage_topics(view.topic):
-            for number, (start, end, _) in enumerate(log.bounds_of(storage)):
+        held = list(held_storage_topics(log, view.topic, view.refresh().definition))
+        for storage, bounds in reversed(held):
+            for number, (start, end, _) in enumerate(bounds):
                 partition = Partition(view.topic, storage.storage, number)
                 if within is not None and partition not in within:
                     continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 
 from tailrace.backend.contract import Backend
@@ -10,6 +11,7 @@ from tailrace.group.store.definition import consumer_name
 from tailrace.group.store.seek_steps import find_seek
 from tailrace.message import Partition
 from tailrace.topic.ledger import Progress
+from tailrace.topic.open_streams import held_storage_topics
 from tailrace.topic.view import find
 
 
@@ -24,14 +26,12 @@ def end_offsets(backend: Backend, topics: Iterable[str]) -> dict[Partition, int]
         stored = find(backend, topic)
         if stored is None:
             continue
-        for storage in reversed(list(stored.definition.storage_topics(topic))):
-            try:
-                all_bounds = backend.log.bounds_of(storage)
-            except UnknownTopic:
-                continue
-            for number, bounds in enumerate(all_bounds):
-                if bounds.end > bounds.start:
-                    ends[Partition(topic, storage.storage, number)] = bounds.end
+        held = held_storage_topics(backend.log, topic, stored.definition)
+        with contextlib.suppress(UnknownTopic):  # deleted meanwhile
+            for storage, all_bounds in held:
+                for number, bounds in enumerate(all_bounds):
+                    if bounds.end > bounds.start:
+                        ends[Partition(topic, storage.storage, number)] = bounds.end
     return ends
 
 

@@ -124,7 +124,7 @@ def read_history(backend: Backend, group: str, count: int = 1000) -> list[Histor
 def _backwards(log: Log, group: str, definition: Definition) -> Iterator[list[HistoryLine]]:
     """Yield the lines of the partitions that hold the group, in chunks, the newest chunk first."""
     left, step = LINES_MAX, _STEP
-    for storage in reversed(range(definition.pointer + 1)):
+    for storage in reversed(definition.storages):
         shape = definition.storage[storage]
         number = route(definition.router, hash_key(group.encode()), shape.partitions, shape.k)
         where = Partition(HISTORY, storage, number)

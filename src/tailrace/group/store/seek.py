@@ -164,7 +164,7 @@ def _skip_order(
     """Return the order of a skip, by topic; empty if the message is acknowledged."""
     topic = position.topic
     found = _topics(backend, group, stored, [position])[topic]
-    where = found.definition.check_partition(Partition(*position[:3]))
+    where = found.definition.check_held(Partition(*position[:3]), position.offset)
     record_at(backend.log, where, position.offset)
     if Progress.load(backend.table, consumer_name(group), where).acked(position.offset):
         return {}
@@ -192,8 +192,8 @@ def _all_marks(orders: dict[str, SeekOrder]) -> dict[Partition, int]:
     for topic, (stored, _, _, start) in orders.items():
         marks = dict(start.marks)
         if start.whole:
-            for storage, shape in enumerate(stored.definition.storage):
-                for number in range(shape.partitions):
-                    marks.setdefault((storage, number), 0)
+            for each in stored.definition.storage_topics(topic):
+                for number in range(each.partitions):
+                    marks.setdefault((each.storage, number), 0)
         found |= {Partition(topic, *stream): marks[stream] for stream in sorted(marks)}
     return found

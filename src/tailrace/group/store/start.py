@@ -136,7 +136,8 @@ def place_seek(log: Log, topic: str, definition: Definition, start: Start) -> St
         return _place_everywhere(log, topic, definition, start)
     named = _named(log, topic, definition, start)
     reached = followers(definition.router, definition.storage[: definition.pointer + 1], named)
-    return StartMarks(False, dict.fromkeys(reached, 0) | named)
+    held = {stream for stream in reached if stream[0] not in definition.deleted}
+    return StartMarks(False, dict.fromkeys(held, 0) | named)
 
 
 def _place_everywhere(
@@ -155,12 +156,12 @@ def _place_everywhere(
 def _named(
     log: Log, topic: str, definition: Definition, positions: tuple[Position, ...]
 ) -> dict[Stream, int]:
-    """Return the marks that positions name. Raises `OutOfRange`, or `InvalidValue` for an unknown
-    partition."""
+    """Return the marks that positions name. Raises `OutOfRange`, also as `StorageDeleted`, or
+    `InvalidValue` for an unknown partition."""
     named: dict[Stream, int] = {}
     for position in positions:
         if position.topic == topic:
-            where = definition.check_partition(Partition(*position[:3]))
+            where = definition.check_held(Partition(*position[:3]), position.offset)
             start, end, _ = log.bounds(where)
             if not start <= position.offset <= end:
                 raise OutOfRange(str(where), position.offset, start, end)

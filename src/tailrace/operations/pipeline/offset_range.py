@@ -50,10 +50,11 @@ def _partition(log: Topic[Any], text: str, where: str | None, example: str) -> P
         partition = Partition.parse(where)
         if partition.topic != log.name:
             raise InvalidValue("offset", text, f"an offset of {log.name}, such as {example}")
-        return log.view.refresh().definition.check_partition(partition)
-    partitions = sum(storage.partitions for storage in log.storage_topics)
+        return log.view.refresh().definition.check_held(partition)
+    held = log.storage_topics
+    partitions = sum(storage.partitions for storage in held)
     if partitions > 1:
         raise InvalidValue(
             "offset", text, f"a position such as {example}: {log.name} has {partitions} partitions"
         )
-    return Partition(log.name, 0, 0)
+    return Partition(log.name, held[0].index, 0)

@@ -163,7 +163,7 @@ def partitions_in(hub: Hub, where: str | None) -> Iterator[Partition]:
 
 def _check_partition(hub: Hub, partition: Partition) -> Partition:
     topic = find_topic(hub, partition.topic)
-    return topic.view.definition.check_partition(partition)
+    return topic.view.definition.check_held(partition)
 
 
 def _newest_batches(

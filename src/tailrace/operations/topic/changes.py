@@ -28,6 +28,7 @@ from tailrace.topic.consumers import consumers
 from tailrace.topic.ledger import Progress
 from tailrace.topic.record_count import amount_left
 from tailrace.topic.scaling import Plan
+from tailrace.topic.trimming import check_finished
 
 
 def plan_scale(hub: Hub, name: str, partitions: int, *, any_count: bool) -> ChangePlan:
@@ -62,7 +63,7 @@ def plan_add_storage(hub: Hub, name: str, partitions: int, *, any_count: bool) -
             *_uses(hub, name),
             *effect_facts(hub, name, now.scaled(partitions, any_count=any_count)),
             Fact("pushes", f"stay at storage {now.pointer} until: tailrace topic switch {name}"),
-            Fact("undo", "none; a storage topic is never removed"),
+            Fact("undo", "none; the storage topic stays until it is finished and trimmed"),
         ),
     )
 
@@ -115,11 +116,52 @@ def switch(hub: Hub, name: str) -> ChangePlan:
     return plan
 
 
+def plan_trim(hub: Hub, name: str, before: int, *, force: bool) -> ChangePlan:
+    """Return the plan of `trim`. Raise `InvalidValue` if messages would be lost unread, unless
+    `force`."""
+    topic = find_topic(hub, name)
+    found = topic.plan_trim(before)
+    if not found.storages:
+        summary = f"{name}: nothing to delete before storage {before}"
+        return ChangePlan(name, False, summary)
+    check_finished(found, before, force=force)
+    storages = ", ".join(map(str, found.storages))
+    summary = (
+        f"{name}: delete storage {storages} with "
+        f"{format_amount(found.amount.records, 'message')} "
+        f"({format_amount(found.amount.bytes, 'byte')})"
+    )
+    facts = (
+        *(Fact(f"pipeline {pipeline.name}", role) for pipeline, role in _owners(hub, name)),
+        *(
+            Fact(_label(hub, each), f"loses {format_amount(count, 'message')} unread")
+            for each, count in found.unread.items()
+        ),
+        *(() if found.consumed else (Fact("consumers", "none; nothing has read the messages"),)),
+        Fact("left", f"seeks, resets and replays reach back to storage {before}"),
+        Fact("undo", "none"),
+    )
+    return ChangePlan(name, True, summary, facts)
+
+
+def trim(hub: Hub, name: str, before: int, *, force: bool) -> ChangePlan:
+    """Delete the oldest storage topics of a topic. Return the plan that was applied."""
+    plan = plan_trim(hub, name, before, force=force)
+    topic = find_topic(hub, name)
+    definition = topic.view.definition
+    done = topic.trim(before, force=force)
+    if done.storages:
+        what = f"deleted storage {', '.join(map(str, done.storages))}"
+        lost = f"; unread: {done.unread}" if done.unread else ""
+        _audit(hub, "topic trim", topic, definition, f"{what}{lost}")
+    return plan
+
+
 def plan_delete(hub: Hub, name: str) -> ChangePlan:
     """Return the plan of `delete`."""
     topic = find_topic(hub, name)
     held = topic_amount(hub, topic)
-    partitions = sum(shape.partitions for shape in topic.view.definition.storage)
+    partitions = sum(each.partitions for each in topic.view.definition.storage_topics(name))
     summary = (
         f"{name}: delete the topic with {format_amount(held.records, 'message')} "
         f"({format_amount(held.bytes, 'byte')}) in {format_amount(partitions, 'partition')}"
@@ -225,6 +267,7 @@ def _shape(definition: Definition) -> dict[str, Any]:
     return {
         "partitions": [shape.partitions for shape in definition.storage],
         "pushes_to_storage": definition.pointer,
+        **({"deleted_storage": list(definition.deleted)} if definition.deleted else {}),
     }
 
 

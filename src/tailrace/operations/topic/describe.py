@@ -74,7 +74,8 @@ class TopicSubscription:
 @dataclass(frozen=True, slots=True)
 class TopicDetail:
     """A topic with all its storage topics, oldest first. `type` is None for values of any type, and
-    `order_by` if messages are pushed with their keys."""
+    `order_by` if messages are pushed with their keys. `deleted` are the indices of the storage
+    topics that were deleted."""
 
     name: str
     router: str
@@ -87,6 +88,7 @@ class TopicDetail:
     bytes: int
     storage: tuple[StorageSummary, ...]
     subscriptions: tuple[TopicSubscription, ...] = ()
+    deleted: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,7 @@ def show_topic(hub: Hub, name: str) -> TopicDetail:
             TopicSubscription(each.subscription, each.shards, each.closed, each.queue)
             for each in change_effect(hub.backend, name, definition)
         ),
+        deleted=tuple(definition.deleted),
     )
 
 
@@ -155,7 +158,7 @@ def summarize(hub: Hub, topic: Topic[Any]) -> TopicSummary:
     return TopicSummary(
         name=topic.name,
         partitions=definition.shape.partitions,
-        storage_topics=len(definition.storage),
+        storage_topics=len(definition.storages),
         router=definition.router.value,
         content_type=definition.content_type,
         messages=held.records,

@@ -36,7 +36,7 @@ def explain_message(hub: Hub, position: Position) -> Explanation:
     Raise `UnknownTopic`, `InvalidValue` or `OutOfRange` if there is none.
     """
     definition = find_topic(hub, position.topic).view.definition
-    where = definition.check_partition(Partition(*position[:3]))
+    where = definition.check_held(Partition(*position[:3]), position.offset)
     record = record_at(hub.backend.log, where, position.offset)
     facts = list(_facts(record))
     verdicts = {

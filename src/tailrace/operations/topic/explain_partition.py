@@ -26,9 +26,10 @@ _FAILED_MAX: Final = 3
 
 
 def explain_partition(hub: Hub, partition: Partition) -> Explanation:
-    """Explain a partition. Raise `UnknownTopic` or `InvalidValue` if there is none."""
+    """Explain a partition. Raise `UnknownTopic` or `InvalidValue` if there is none, and
+    `StorageDeleted` if there is none any more."""
     definition = find_topic(hub, partition.topic).view.definition
-    definition.check_partition(partition)
+    definition.check_held(partition)
     start, end, sealed = hub.backend.log.bounds(partition)
     facts = [Fact("holds", _holds(start, end, sealed))]
     if follows := sorted(definition.follows(partition)):

@@ -45,7 +45,7 @@ def explain_topic(hub: Hub, name: str) -> Explanation:
 
 
 def _size(detail: TopicDetail) -> Iterator[Fact]:
-    current = detail.storage[detail.produce_pointer]
+    [current] = (each for each in detail.storage if each.index == detail.produce_pointer)
     held = f"{format_amount(detail.messages, 'message')} ({format_amount(detail.bytes, 'byte')})"
     yield Fact("holds", f"{held} in {format_amount(len(detail.storage), 'storage topic')}")
     partitions = format_amount(current.partitions, "partition")

@@ -50,11 +50,15 @@ def range_between(
     if only is not None:
         if only.topic != topic.name:
             raise InvalidValue("partition", str(only), f"a partition of topic {topic.name!r}")
-        topic.view.definition.check_partition(only)
+        topic.view.definition.check_held(only, _named_offset(start, end))
     if isinstance(start, Position) and isinstance(end, Position) and start.offset > end.offset:
         raise InvalidValue("end", str(end), f"{start} or a later position")
     ends = None if end is None else _offsets(topic, only, end, after=1)
     return TailRange(_offsets(topic, only, start, after=0), ends, only)
+
+
+def _named_offset(*specs: OffsetSpec | None) -> int | None:
+    return next((each.offset for each in specs if isinstance(each, Position)), None)
 
 
 def _offsets(

@@ -186,7 +186,8 @@ class WriterLedger:
         self.find_partitions()
 
     def find_partitions(self) -> None:
-        """Load the progress of partitions that were added to the commit log."""
+        """Load the progress of partitions that were added to the commit log, and drop that of
+        deleted ones."""
         definition = self.view.refresh().definition
         if self._log not in (None, definition.identity):
             self._discard_stored()
@@ -196,10 +197,13 @@ class WriterLedger:
             for storage in definition.storage_topics(self.view.topic)
             for number in range(storage.partitions)
         ]
-        for where in found[len(self.progress) :]:
-            self.progress[where] = self._ledger(str(self.name), where)
-            self.skipped[where] = self._ledger(self.name.skipped, where)
-        if len(found) != len(self.partition_progress):
+        for where in self.progress.keys() - set(found):
+            del self.progress[where], self.skipped[where]
+        for where in found:
+            if where not in self.progress:
+                self.progress[where] = self._ledger(str(self.name), where)
+                self.skipped[where] = self._ledger(self.name.skipped, where)
+        if self.partition_progress.keys() != self.progress.keys():
             self._refresh_partition_progress()
 
     def _ledger(self, consumer: str, where: Partition) -> Progress:

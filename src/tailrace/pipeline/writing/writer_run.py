@@ -23,7 +23,7 @@ import msgspec
 
 from tailrace.clock import Clock
 from tailrace.delivery.dead_letters.letter import failed_record
-from tailrace.errors import Error, Fenced, Sealed
+from tailrace.errors import Error, Fenced, Sealed, UnknownTopic
 from tailrace.hub.hub import Hub
 from tailrace.message import Partition
 from tailrace.pipeline.definition.definition import PipelineDefinition, WriterDefinition
@@ -377,10 +377,12 @@ class WriterRun:
             self.store(plan, state, appends=((target, (letter,)),))
         except Exception as error:
             self.ledger.read()  # Without its letter, the record is not acknowledged.
-            if not isinstance(error, Sealed):
-                raise
+            view = self._dead_letters.view
             # The retry appends the letter to the new storage topic.
-            self._dead_letters.view.follow(error)
+            if isinstance(error, Sealed):
+                view.follow(error)
+            elif not (isinstance(error, UnknownTopic) and view.follow_deletion()):
+                raise
 
     def finish_plan(self) -> None:
         """Close a plan that was delivered one at a time; the next plan is bulk again."""

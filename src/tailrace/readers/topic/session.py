@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,13 +15,11 @@ from tailrace.hub.topic import Topic
 from tailrace.log.record import Record
 from tailrace.message import Partition
 from tailrace.readers.topic.rows import messages_for_all, partition_rows, pushed_messages
-from tailrace.readers.topic.splits import first_splits, next_splits
+from tailrace.readers.topic.splits import FROM_ITS_START, first_splits, next_splits
 from tailrace.source.reader import Batch, Closeable, Push, Split, Until
 from tailrace.topic.composite import Definition
 from tailrace.topic.open_streams import held_streams
 from tailrace.topic.reading import READ_BYTES
-
-_FROM_ITS_START: Final = "to read the topic from its start again, run a pipeline of another name"
 
 
 class TopicReaderSession(Closeable):
@@ -78,7 +76,7 @@ class TopicReaderSession(Closeable):
         self, split: Split, partition: Partition, at: int, limit: Bounds | None
     ) -> tuple[Batch | None, int]:
         """Return the batch at an offset, None if there is nothing now, and where to continue."""
-        start, end, sealed = self._log.bounds(partition)
+        start, end, sealed = self._bounds(split, partition, at)
         if not start <= at <= end:
             self._definition(split)
             raise self._outside(partition, at, start, end)
@@ -104,6 +102,20 @@ class TopicReaderSession(Closeable):
                 return _finished(batch or Batch(None, at), children), at
         return batch, at
 
+    def _bounds(self, split: Split, partition: Partition, at: int) -> Bounds:
+        """Return the bounds of a partition. That of a deleted storage topic is sealed and empty if
+        it was read to its end, else an `Error`."""
+        try:
+            return self._log.bounds(partition)
+        except UnknownTopic:
+            deleted = self._definition(split).deleted.get(partition.storage)
+            if deleted is None:
+                raise
+            end = deleted[partition.number].end
+            if at < end:
+                raise self._outside(partition, at, end, end) from None
+            return Bounds(end, end, sealed=True)
+
     def _batch(self, partition: Partition, records: pa.RecordBatch, position: int) -> Batch:
         if not records.num_rows:
             return Batch(None, position)
@@ -122,7 +134,7 @@ class TopicReaderSession(Closeable):
         if definition.identity != split.data["identity"]:
             raise Error(
                 f"{self._name} was deleted and created again; it is not the topic that was read",
-                _FROM_ITS_START,
+                FROM_ITS_START,
             )
         return definition
 
@@ -133,12 +145,12 @@ class TopicReaderSession(Closeable):
             return Error(
                 f"{where} begins at offset {start}: the records from offset {at} on were removed"
                 " before they were read",
-                _FROM_ITS_START,
+                FROM_ITS_START,
             )
         return Error(
             f"{where} ends at offset {end}, and was read up to offset {at} before: the hub was"
             " restored from an older backup",
-            _FROM_ITS_START,
+            FROM_ITS_START,
         )
 
     @property

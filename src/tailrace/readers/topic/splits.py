@@ -11,13 +11,17 @@ created later does not have, and the offset at which reading starts, `start`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from tailrace.backend.contract import Bounds, Log
+from tailrace.errors import Error
 from tailrace.message import Partition
 from tailrace.source.reader import Split
 from tailrace.topic.composite import Definition
 from tailrace.topic.lineage import Stream, follows
+
+FROM_ITS_START: Final = "to read the topic from its start again, run a pipeline of another name"
+"""What helps a source that has lost messages."""
 
 
 def first_splits(
@@ -41,6 +45,12 @@ def next_splits(
     if storage > definition.pointer:
         return ()
     found = []
+    if storage in definition.deleted:
+        lost = definition.storage_topic(topic, storage)
+        raise Error(
+            f"storage {lost.storage} of topic {topic!r} was deleted before it was read",
+            FROM_ITS_START,
+        )
     for number, bounds in enumerate(log.bounds_of(definition.storage_topic(topic, storage))):
         parents = follows(
             definition.router, definition.storage[storage - 1], definition.storage[storage], number

@@ -125,9 +125,13 @@ class Intake:
         stream = self._streams[partition]
         return stream.end is not None and self._ledgers.stored[partition].mark >= stream.end
 
+    def has_unfinished(self, partitions: Iterable[Partition]) -> bool:
+        """True if the shard has some of these partitions, and has not finished all of them."""
+        return any(each in self._streams and not self.finished(each) for each in partitions)
+
     def open(self, partition: Partition) -> bool:
         """True if all partitions that it follows are finished."""
-        return all(self.finished(parent) for parent in self._follows[partition])
+        return all(self.finished(parent) for parent in self._follows.get(partition, ()))
 
     def revoke(self, taken: Mapping[Partition, set[int]], most: int) -> set[Partition]:
         """Forget permits of *followers*, so that `most` are left: of messages that are neither

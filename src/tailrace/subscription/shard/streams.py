@@ -7,7 +7,7 @@ age of its messages, the oldest first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -26,7 +26,8 @@ class ShardStreams:
 
     `follows` has for each partition of MQ those of the shard that must be finished before it.
     `rq` and `dlq` end with those that take appends. `ends` has the partitions of MQ that the shard
-    reads up to a fixed offset, and those offsets.
+    reads up to a fixed offset, and those offsets. `deleted` has those of deleted storage topics of
+    MQ: messages from there may still be in RQ and DLQ.
     """
 
     mq: tuple[Partition, ...]
@@ -34,6 +35,7 @@ class ShardStreams:
     dlq: tuple[Partition, ...]
     follows: dict[Partition, frozenset[Partition]]
     ends: Mapping[Partition, int] = field(default_factory=dict)
+    deleted: tuple[Partition, ...] = ()
 
 
 class QueueIds:
@@ -73,21 +75,24 @@ def streams_of(
     """Return the partitions of a shard: of the first `opened` storage topics of the main topic, and
     of all of RQ and DLQ. Topics are given by name and definition. Those of a replay have ends."""
 
-    def partitions(topic: str, definition: Definition, storages: int) -> list[Partition]:
-        return [
+    def partitions(
+        topic: str, definition: Definition, storages: Iterable[int]
+    ) -> tuple[Partition, ...]:
+        return tuple(
             Partition(topic, storage, number)
-            for storage in range(storages)
+            for storage in storages
             for number in strategy.partitions(shard, shards, definition.storage[storage].partitions)
-        ]
+        )
 
     topic, definition = main
-    mq = partitions(topic, definition, opened)
+    mq = partitions(topic, definition, (each for each in definition.storages if each < opened))
     own = set(mq)
     follows = {each: frozenset(definition.follows(each) & own) for each in mq}
     return ShardStreams(
-        tuple(mq),
-        tuple(partitions(*rq, len(rq[1].storage))),
-        tuple(partitions(*dlq, len(dlq[1].storage))),
+        mq,
+        partitions(*rq, rq[1].storages),
+        partitions(*dlq, dlq[1].storages),
         follows,
         {} if replay is None else {each: replay.end(each) for each in mq},
+        partitions(topic, definition, (each for each in definition.deleted if each < opened)),
     )

@@ -199,7 +199,8 @@ def creation_of(
         MessageFilter(new.filter)
     strategy, topic = assignment(new.assignment), main.definition
     opened = topic.pointer + 1 if new.replay is None else new.replay.opened
-    shapes = topic.storage[:opened]
+    storages = [each for each in topic.storages if each < opened]
+    shapes = [topic.storage[each] for each in storages]
     newest = shapes[-1]
     shards = new.shards
     if shards is None:
@@ -210,7 +211,10 @@ def creation_of(
         raise _uneven(shards, valid_shards(strategy, topic.router, shapes))
     rq_shape = queue_shape(newest, shards, new.rq_partitions, "rq_partitions")
     dlq_shape = queue_shape(newest, shards, new.dlq_partitions, "dlq_partitions")
-    named = [NamedShape(f"{new.topic}/{i}", shape) for i, shape in enumerate(shapes[:-1])]
+    named = [
+        NamedShape(f"{new.topic}/{i}", shape)
+        for i, shape in zip(storages[:-1], shapes[:-1], strict=True)
+    ]
     named += [NamedShape("RQ", rq_shape), NamedShape("DLQ", dlq_shape)]
     named.append(NamedShape(f"{new.topic}/{opened - 1}", newest))
     check_agreement(strategy, topic.router, named, shards)

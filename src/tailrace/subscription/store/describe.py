@@ -33,6 +33,7 @@ from tailrace.subscription.store.owners import (
     workers,
 )
 from tailrace.subscription.store.pause import Pause, find_pause
+from tailrace.subscription.store.scaling import used_shapes
 from tailrace.subscription.store.takeover import read_ledgers
 
 
@@ -139,10 +140,9 @@ def _closed(backend: Backend, stored: StoredSubscription) -> ClosedStorage | Non
         for number in range(main.storage[index].partitions)
     ]
     ledgers = read_ledgers(backend, stored.name, partitions)
-    shapes = main.storage[: main.pointer + 1]
     return ClosedStorage(
         storage,
         main.storage[storage].partitions,
         count_unacknowledged(backend, ledgers, partitions),
-        tuple(valid_shards(definition.strategy, main.router, shapes)),
+        tuple(valid_shards(definition.strategy, main.router, used_shapes(main))),
     )

@@ -91,7 +91,7 @@ def _read(backend: Backend, stored: StoredSubscription, position: Position) -> Q
         valid = f"a position in {', '.join(topics)}"
         raise InvalidValue(f"position for subscription {stored.name!r}", str(position), valid)
     queue, (definition, _) = topics[position.topic]
-    partition = definition.check_partition(Partition(*position[:3]))
+    partition = definition.check_held(Partition(*position[:3]), position.offset)
     return message_at(backend, queue, partition, position.offset)
 
 

@@ -100,7 +100,8 @@ def key_places(stored: StoredSubscription, key: bytes) -> KeyPlaces:
     hashed = hash_key(key)
 
     def places(topic: str, of: Definition, storages: Iterable[int]) -> tuple[Partition, ...]:
-        shapes = ((storage, of.storage[storage]) for storage in storages)
+        held = (storage for storage in storages if storage not in of.deleted)
+        shapes = ((storage, of.storage[storage]) for storage in held)
         return tuple(
             Partition(topic, storage, route(of.router, hashed, shape.partitions, shape.k))
             for storage, shape in shapes

@@ -14,7 +14,7 @@ from tailrace.subscription.layout.agreement import NamedShape, find_disagreement
 from tailrace.subscription.store.definition import SubscriptionDefinition, decode_entry
 from tailrace.subscription.store.names import SUBSCRIPTIONS
 from tailrace.topic.composite import Definition
-from tailrace.topic.lineage import moved_fraction
+from tailrace.topic.lineage import Shape, moved_fraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,11 @@ def subscriptions_of(
             yield entry.key.removeprefix(SUBSCRIPTIONS), definition
 
 
+def used_shapes(topic: Definition) -> list[Shape]:
+    """Return the shapes of the storage topics up to the pointer that were not deleted."""
+    return [topic.storage[each] for each in topic.storages if each <= topic.pointer]
+
+
 def _effect(
     name: str, definition: SubscriptionDefinition, topic: str, after: Definition
 ) -> ScalingEffect:
@@ -71,7 +76,7 @@ def _effect(
                 storage,
                 moved_fraction(after.router, before, shape, shards),
                 found.example,
-                tuple(valid_shards(strategy, after.router, after.storage[: after.pointer + 1])),
+                tuple(valid_shards(strategy, after.router, used_shapes(after))),
                 definition.queue,
             )
     return ScalingEffect(name, shards, queue=definition.queue)

@@ -99,7 +99,7 @@ def _attempts(backend: Backend, subscription: str, streams: ShardStreams) -> dic
     table = attempts_table(subscription)
     return {
         origin_of_key(key): attempts
-        for partition in streams.mq
+        for partition in (*streams.mq, *streams.deleted)
         for key, value in scan_prefix(backend.table, table, attempts_prefix(partition))
         if not (attempts := decode_attempts(value)).at_rest
     }

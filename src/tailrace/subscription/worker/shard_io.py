@@ -26,6 +26,7 @@ from tailrace.errors import (
     OutcomeUnknown,
     Sealed,
     UnknownGroup,
+    UnknownTopic,
 )
 from tailrace.group.protocol.events import Event
 from tailrace.message import Message, Partition
@@ -224,9 +225,16 @@ class ShardIO(Generic[S]):
         machine.paused = paused
 
     def _reopen(self, owned: S) -> Effect:
-        """Read the definition again, what is stored about new partitions, and requests."""
+        """Read the definition again, what is stored about new partitions, and requests.
+
+        `UnknownTopic` if a storage topic was deleted that the shard has not finished: its next
+        owner starts without it.
+        """
         seen, stored = self._machine.definitions, self._stored()
         streams = stored.streams(owned.number)
+        with self._driver.lock:
+            if owned.machine.intake.has_unfinished(streams.deleted):
+                raise UnknownTopic(stored.definition.topic, self._backend.name)  # in parts
         every = (*streams.mq, *streams.rq, *streams.dlq)
         ledgers = read_ledgers(self._backend, self._subscription, every)
         permits = read_permits(self._backend, self._subscription, streams)

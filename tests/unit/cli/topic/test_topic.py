@@ -205,3 +205,29 @@ def test_the_plan_of_a_deletion_names_the_groups_that_lag(cli: CommandLine) -> N
     plan = cli.run("topic", "delete", "orders", "--dry-run").stdout.splitlines()
     assert plan[1] == "  group billing  has not acknowledged 6 messages, which will be lost"
     assert plan[2] == "  undo           none"
+
+
+def test_the_oldest_storage_topics_are_trimmed_once_they_are_consumed(cli: CommandLine) -> None:
+    cli.run("topic", "create", "orders", "-p", "1")
+    cli.run("push", "orders", "1", "2", "--key", "c7")
+    cli.run("tail", "orders", "--group", "billing", "--exit")
+    cli.run("push", "orders", "3", "--key", "c7")
+    cli.run("topic", "scale", "orders", "2", "--yes")
+    refused = cli.run("topic", "trim", "orders", "--before", "1", "--yes", status=2).stderr
+    assert "storage 0 of topic 'orders' is not finished: " in refused
+    assert "billing has 1 message unread" in refused
+    assert "--force" in refused
+    plan = cli.run("topic", "trim", "orders", "--before", "1", "--force", "--dry-run").stdout
+    assert "orders: delete storage 0 with 3 messages" in plan
+    assert "group billing  loses 1 message unread" in plan
+    assert [each["index"] for each in cli.json("topic", "show", "orders")["storage"]] == [0, 1]
+    cli.run("tail", "orders", "--group", "billing", "--exit")
+    cli.run("topic", "trim", "orders", "--before", "1", "--yes")
+    shown = cli.json("topic", "show", "orders")
+    assert ([each["index"] for each in shown["storage"]], shown["deleted"]) == ([1], [0])
+    assert "storage 0, with all messages" in cli.run("topic", "show", "orders").stdout
+    assert "nothing to delete" in cli.run("topic", "trim", "orders", "--before", "1").stdout
+    assert cli.tail("orders") == []
+    assert "deleted" in cli.run("tail", "orders/0.0", "--exit", status=1).stderr
+    [line] = [each for each in cli.json("audit") if each["command"] == "topic trim"]
+    assert line["after"]["done"] == "deleted storage 0"

@@ -268,3 +268,45 @@ def test_a_mirror_continues_after_a_commit_of_unknown_outcome(
     backend.after = once(unknown)
     source.finish()
     assert values_by_key(copy) == values_by_key(orders)
+
+
+def test_a_partition_that_was_read_to_its_end_and_deleted_is_finished(
+    shop: Hub, orders: Topic[Any]
+) -> None:
+    orders.push_many(ORDERS)
+    session = opened(shop)
+    [first, _] = session.splits()
+    reading = session.read(first, None, None, {})
+    while next(reading) is not None:
+        pass
+    orders.scale(4)
+    orders.trim(1, force=True)
+    last = next(reading)
+    assert last is not None
+    assert last.finished
+    assert {child.id for child in last.children} == {"orders/1.0", "orders/1.1"}
+
+
+def test_a_partition_that_was_deleted_before_it_was_read_is_an_error(
+    shop: Hub, orders: Topic[Any]
+) -> None:
+    orders.push_many(ORDERS)
+    session = opened(shop)
+    [first, _] = session.splits()
+    orders.scale(4)
+    orders.trim(1, force=True)
+    with pytest.raises(Error, match="were removed before they were read"):
+        batches_of(session, first)
+
+
+def test_a_successor_that_was_deleted_before_it_was_read_is_an_error(
+    shop: Hub, orders: Topic[Any]
+) -> None:
+    session = opened(shop)
+    [first, _] = session.splits()
+    orders.scale(4)
+    orders.push_many(ORDERS)
+    orders.scale(2)
+    orders.trim(2, force=True)
+    with pytest.raises(Error, match="storage 1 of topic 'orders' was deleted before it was read"):
+        batches_of(session, first)
