@@ -15,8 +15,8 @@ import msgspec
 
 from tailrace.source.unit_status import UnitStatus
 
-_OVERHEAD_BYTES: Final = 1024
-"""More than the bytes of a message without its states, and of a state without its units."""
+_NUMBER_MAX: Final = 10**9
+"""More than the number of parts of any message."""
 
 
 class MessageType(Enum):
@@ -87,43 +87,49 @@ _decode_event = msgspec.json.Decoder(RebalanceEvent).decode
 
 
 def encode(message: SyncMessage, bytes_max: int) -> list[bytes]:
-    """Return a message as one value of the topic, or as its parts, none above `bytes_max` unless
-    that is little more than one unit needs."""
+    """Return a message as one value of the topic, or as its parts, none above `bytes_max`.
+
+    A part has at least one unit, however small `bytes_max` is.
+    """
     whole = _encode(message)
     if len(whole) <= bytes_max:
         return [whole]
-    states = list(_divided(message.connector_state, max(1, bytes_max - _OVERHEAD_BYTES)))
+    empty = _part(message, (), _NUMBER_MAX, _NUMBER_MAX)
+    states = list(_divided(message.connector_state, bytes_max - len(_encode(empty))))
     return [
-        _encode(
-            msgspec.structs.replace(message, connector_state=part, part=number, parts=len(states))
-        )
-        for number, part in enumerate(states, 1)
+        _encode(_part(message, part, number, len(states))) for number, part in enumerate(states, 1)
     ]
 
 
+def _part(
+    message: SyncMessage, states: tuple[TaskState, ...], number: int, parts: int
+) -> SyncMessage:
+    return msgspec.structs.replace(message, connector_state=states, part=number, parts=parts)
+
+
 def _divided(states: Iterable[TaskState], bytes_max: int) -> Iterator[tuple[TaskState, ...]]:
-    """Divide states so that each part has at most about `bytes_max`."""
+    """Divide states so that each part has at most `bytes_max`, with the commas between them."""
     part: list[TaskState] = []
     size = 0
     for state in states:
         for piece in _pieces(state, bytes_max):
-            bytes = len(_encode(piece))
+            bytes = len(_encode(piece)) + 1
             if part and size + bytes > bytes_max:
                 yield tuple(part)
                 part, size = [], 0
             part.append(piece)
-            size += bytes + 1
+            size += bytes
     yield tuple(part)
 
 
 def _pieces(state: TaskState, bytes_max: int) -> Iterator[TaskState]:
-    """Divide a state with many units; `joined` puts its pieces together. None has less than one
-    unit."""
+    """Divide a state with many units; `joined` puts its pieces together."""
     owned, shared = list(state.data.units.items()), list(state.share.units.items())
-    if len(owned) + len(shared) < 2 or len(_encode(state)) <= bytes_max:
+    if len(_encode(state)) < bytes_max or len(owned) + len(shared) <= 1:
         yield state
         return
-    half, other = len(owned) // 2, (len(shared) + 1) // 2
+    half = (len(owned) + len(shared)) // 2
+    other = max(0, half - len(owned))
     for data, share in ((owned[:half], shared[:other]), (owned[half:], shared[other:])):
         piece = msgspec.structs.replace(
             state, data=OwnedUnits(dict(data)), share=SharedUnits(dict(share))
