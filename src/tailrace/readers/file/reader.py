@@ -97,6 +97,7 @@ class FileReader(Reader, frozen=True):
             examples=[1 << 20],
             ge=1,
             le=1 << 30,
+            extra={"size": True},
         ),
     ] = 1 << 20
     range_bytes: Annotated[
@@ -106,6 +107,7 @@ class FileReader(Reader, frozen=True):
             " several tasks can copy one file. For JSON lines without compression, and Parquet."
             " Rows of a divided file are in order within a range. Default: files are not divided.",
             examples=[64 << 20],
+            extra={"size": True},
         ),
     ] = None
 

@@ -42,6 +42,13 @@ def test_a_file_defines_a_source_with_paths_relative_to_the_file(tmp_path: Path)
     assert not source.of_pipeline
 
 
+def test_sizes_of_the_file_reader_are_written_with_units(tmp_path: Path) -> None:
+    sizes = 'range_bytes = "64MiB"\nline_bytes_max = "2MiB"\n'
+    reader = Source.from_file(written(tmp_path, f'[source]\nname = "shop"\n{READER}{sizes}')).reader
+    assert isinstance(reader, readers.FileReader)
+    assert (reader.range_bytes, reader.line_bytes_max) == (64 << 20, 2 << 20)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
