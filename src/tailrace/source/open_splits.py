@@ -17,6 +17,11 @@ from tailrace.source.unit_status import UnitStatus
 RETRY_S: Final = 1.0
 """After this time a split is read again that ended without being finished, in a run without end."""
 
+ERROR_S: Final = 0.1
+ERROR_MAX_S: Final = 10.0
+"""After an error a split is read again at once. After each further one in a row the delay doubles,
+from twice the first time up to the second."""
+
 
 class _Place(Enum):
     """Where a split is that is not finished."""
@@ -30,7 +35,7 @@ class OpenSplits:
     """The splits that are read in turns. For one thread.
 
     A split waits until all that it follows are finished and it was opened. After an error of the
-    log or of the reader it waits again, to be opened once more.
+    log or of the reader it waits again, to be opened once more a little later.
     """
 
     def __init__(
@@ -53,12 +58,16 @@ class OpenSplits:
         self._places: dict[str, _Place] = {}
         self._counts: dict[str, Counter[_Place]] = {}
         """For each unit with unfinished splits, how many there are in each place."""
+        self._errors: dict[str, int] = {}
+        """The number of errors in a row of splits."""
+        self._later: dict[str, float] = {}
+        """When splits are read again that had errors."""
 
     @property
     def done(self) -> bool:
         """True if everything was read, within the `Until`."""
         ended = self._until is Until.NOW or not self._ended
-        return ended and not self._turns and not self.due
+        return ended and not self._turns and not self.due and not self._later
 
     def add(self, split_ids: Iterable[str]) -> None:
         """Have splits wait that are not finished."""
@@ -74,6 +83,8 @@ class OpenSplits:
         self._finished.pop(split_id, None)
         self.waiting.discard(split_id)
         self._ended.pop(split_id, None)
+        self._errors.pop(split_id, None)
+        self._later.pop(split_id, None)
         if self._batches.pop(split_id, None) is not None and split_id in self._turns:
             self._turns.remove(split_id)
 
@@ -89,6 +100,7 @@ class OpenSplits:
 
     def open_due(self) -> None:
         """Open the splits that may start. May be called again after an error."""
+        self._add_failed()
         self._add_ended()
         if not self.due:
             return
@@ -114,9 +126,9 @@ class OpenSplits:
                 continue
             except BaseException:
                 # A generator that has raised cannot continue.
-                self.close(split_id)
-                self.add([split_id])
+                self._postpone(split_id)
                 raise
+            self._errors.pop(split_id, None)
             self._turns.rotate(-1)
             if batch is not None:
                 return split_id, batch
@@ -160,6 +172,25 @@ class OpenSplits:
 
     def _unit(self, split_id: str) -> str:
         return unit_of(self._graph.states[split_id].split)
+
+    def _postpone(self, split_id: str) -> None:
+        """Have a split wait that had an error: until the next step, or longer if it had others."""
+        errors = self._errors.get(split_id, 0) + 1
+        delay_s = min(ERROR_S * 2 ** min(errors - 1, 10), ERROR_MAX_S) if errors > 1 else 0.0
+        self.close(split_id)
+        self._put(split_id, _Place.OPEN)
+        self._errors[split_id] = errors
+        self._later[split_id] = self._clock.monotonic() + delay_s
+
+    def _add_failed(self) -> None:
+        """Have splits wait again that had errors, once it is time to."""
+        if self._later:
+            now = self._clock.monotonic()
+            due = [each for each, at in self._later.items() if now >= at]
+            for split_id in due:
+                del self._later[split_id]
+            if due:
+                self.add(due)
 
     def _add_ended(self) -> None:
         """Have splits wait again that ended without being finished, in a run without end."""

@@ -17,8 +17,9 @@ def check_reading(
 ) -> str | None:
     """Check the reader of a source of this name; return why it has nothing to read, None if it has.
 
-    `ConfigError` names the file `origin` and what is wrong. A source with nothing to read is
-    `NothingToRead`, unless `allow_empty`. `hub` is None if it does not exist yet.
+    `ConfigError` names the file `origin` and what is wrong, also if the source does not answer. A
+    source with nothing to read is `NothingToRead`, unless `allow_empty`. `hub` is None if it does
+    not exist yet.
     """
     key = file_key(origin, "reader")
     try:
@@ -29,7 +30,7 @@ def check_reading(
         if not allow_empty:
             raise NothingToRead(f"{key}: {nothing}", _ALLOW) from nothing
         return str(nothing)
-    except Error as error:
+    except (Error, OSError) as error:
         raise ConfigError(f"{key}: {error}") from error
     return None
 

@@ -49,9 +49,13 @@ class Split(msgspec.Struct, frozen=True, omit_defaults=True):
     `data` is for its reader, in JSON types.
 
     The split starts once every split that it `follows` is finished. A split that is not known yet
-    is not finished. A finished split is removed when all splits that follow it are finished: so
-    each of those that this one follows has to report it as a child, or to be `kept` for ever. A
-    child that several splits report is created once, and follows all of them.
+    is not finished. A finished split is removed when all known splits that follow it are finished.
+    So a split must be reported before those that it follows are finished: by each of them, in its
+    last batch at the latest, or together with them or before them by another split. A split that is
+    `kept` is not removed, and those that follow it may be reported at any time.
+
+    Several splits may report the same child, in equal words, which then has to follow all of them.
+    It is created once: later reports change nothing.
 
     Any task of the source may read a split, unless it is `bound`: all splits with the same `bound`
     are read by one task, in one session.
@@ -135,6 +139,10 @@ class ReaderSession(Protocol):
         The iterator ends when all data within its `Until` was read. That finishes nothing: a split
         that ended without a `finished` batch is read again by the next run, or by this one if it
         has no end.
+
+        An `OSError` means that the source does not answer: a task of a `Source` reads the split
+        again later, from the stored position, and its other splits meanwhile. Any other exception
+        ends the run. The run of a pipeline ends with either.
         """
 
     def close(self) -> None:

@@ -36,7 +36,8 @@ IDLE_S: Final = 0.1
 """How long a task waits that has found nothing to do."""
 
 RETRY_MAX_S: Final = 10.0
-"""The longest time between two attempts while the hub or the source does not answer."""
+"""The longest time between two attempts while the hub does not answer, and the shortest between two
+warnings of it or of the reader."""
 
 PROGRESS_S: Final = 0.5
 """Seconds between two calls with the progress."""
@@ -115,8 +116,8 @@ class Source:
         have read what was there when they began.
 
         The task joins those that run already, and takes its part of the splits from them. When a
-        task ends or dies, the others take its splits. While the hub or the source does not answer,
-        the task waits and tries again.
+        task ends or dies, the others take its splits. While the hub does not answer, or the reader
+        raises an `OSError`, the task waits and tries again.
 
         Raises `NothingToRead` with `once` and without `allow_empty` if there is nothing to read,
         `ConfigError` or another `Error` if the source cannot be read, `Busy` if this object already
@@ -202,6 +203,7 @@ class _Attended:
         self._began = clock.monotonic()
         self._due = 0.0
         self._failed = 0
+        self._warn_at = 0.0
 
     def attend(self, run: SharedRun) -> SourceReport:
         """Run to the end."""
@@ -218,12 +220,13 @@ class _Attended:
     def _step(self, run: SharedRun) -> bool:
         try:
             busy = run.step()
-        except Error as error:
-            if not error.retryable:
+        except (Error, OSError) as error:
+            if isinstance(error, Error) and not error.retryable:
                 raise
             self._failed += 1
-            if self._failed & (self._failed - 1) == 0:  # less and less often
-                _log.warning("source %s retries: %s", self._source, error)
+            if self._seconds >= self._warn_at:
+                _log.warning("source %s retries: %s: %s", self._source, type(error).__name__, error)
+                self._warn_at = self._seconds + RETRY_MAX_S
             return False
         self._failed = 0
         return busy

@@ -103,7 +103,7 @@ def test_a_split_that_is_opened_again_after_an_error_is_not_read_yet(
     reading = opened(BreakingOnce(script, bound("a", "b")), FILES)
     with pytest.raises(TheSystemBroke):
         finish(reading)
-    assert reading.units == {FILES: UnitStatus.WAITING}
+    assert reading.units == {FILES: UnitStatus.READING}
     assert not reading.done
     finish(reading)
     assert values(log) == ["b1"]
