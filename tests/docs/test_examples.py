@@ -5,8 +5,9 @@ Python blocks of a page share one namespace, and the tests that they define run 
 `console` block the commands run that call `tailrace` or prepare its files, and each must exit with
 0. On some pages the output that is shown under a command is compared too: only numbers, users and
 the directory may differ, and no number of a name or position, `c7` or `orders/0.3@0`. A `toml`
-block that begins with a comment of a file's name, `# shop.toml`, is that file from there on. Blocks
-that are not meant to run are fenced as `text`.
+block that begins with a comment of a file's name, `# shop.toml`, is that file from there on. So is
+a `python` block that begins with `# shop.py`, which runs all the same, and which later blocks may
+import. Blocks that are not meant to run are fenced as `text`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ PAGES = [page for page in [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")
 FENCE = re.compile(r"^```(python|console|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)$", re.MULTILINE)
 RUNS = re.compile(r"(?:^|\| *)tailrace\b|^(?:mkdir|printf|sed) ")
-FILE_NAME = re.compile(r"# (\w+\.toml)\n")
+FILE_NAME = re.compile(r"# (\w+\.(?:toml|py))\n")
 DIRECTORY = "/srv/shop"
 """The directory in which pages run their examples, as they show it."""
 USER = re.compile(r"\S+@\S+(?= \()")
@@ -168,14 +169,20 @@ def test_every_example_of_the_page_runs(
     directory = tmp_path / "empty"
     directory.mkdir()
     monkeypatch.chdir(directory)
-    for block in blocks_of(page.read_text()):
-        if block.language == "python":
-            run_python(block, page, namespace)
-        elif block.language == "toml":
+    monkeypatch.syspath_prepend(directory)
+    known = set(sys.modules)
+    try:
+        for block in blocks_of(page.read_text()):
             write_file(block, directory)
-        else:
-            run_console(block, page, path_with_tailrace)
-    run_tests(namespace)
+            if block.language == "python":
+                run_python(block, page, namespace)
+            elif block.language == "console":
+                run_console(block, page, path_with_tailrace)
+        run_tests(namespace)
+    finally:
+        for file in directory.glob("*.py"):
+            if file.stem not in known:
+                sys.modules.pop(file.stem, None)
 
 
 def test_the_tests_of_a_page_run() -> None:
@@ -194,10 +201,12 @@ def test_only_tailrace_commands_of_a_console_block_and_their_setup_run() -> None
     assert commands_of(needed) == ["mkdir in"]
 
 
-def test_only_a_toml_block_that_begins_with_a_name_is_a_file(tmp_path: Path) -> None:
+def test_a_block_that_begins_with_a_name_is_a_file(tmp_path: Path) -> None:
     write_file(Block("toml", "# shop.toml\n[pipeline]\n", 1), tmp_path)
     write_file(Block("toml", "# Half a file.\n[reader]\n", 1), tmp_path)
-    assert [file.name for file in tmp_path.iterdir()] == ["shop.toml"]
+    write_file(Block("python", "# shop.py\nimport tailrace\n", 1), tmp_path)
+    write_file(Block("python", "# test_shop.py, with `import shop`\n", 1), tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == {"shop.toml", "shop.py"}
 
 
 def test_numbers_users_and_the_directory_of_an_output_may_differ() -> None:
