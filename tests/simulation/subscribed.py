@@ -8,7 +8,10 @@ from functools import partial
 from random import Random
 from typing import Any
 
+import msgspec
+
 from tailrace import Delivery, Reject, Retry, RetryLater
+from tailrace.delivery.load_control import UNLIMITED
 from tailrace.subscription.shard.queues import OnDeadLetter
 from tailrace.testing.faults import Faults
 from tailrace.testing.subscriptions.worker import KillWorker
@@ -124,21 +127,26 @@ def _revive(world: SubscriptionWorld, name: str) -> None:
     world.at(world.now + 1.0, partial(_revive, world, name))
 
 
-def trial(seed: int, *, slice_max: int = 0) -> Trial:
+def trial(seed: int, *, slice_max: int = 0, limited: bool = False) -> Trial:
     """Return processes, a subscription, messages with fates, scalings and faults.
 
-    With `slice_max`, a call has up to so many messages of a partition.
+    With `slice_max`, a call has up to so many messages of a partition. With `limited`, the workers
+    have few calls together, and long ones.
     """
     random = Random(f"subscription trial {seed}")
     world = SubscriptionWorld(seed, Faults.drawn(random))
     partitions = random.choice([1, 2, 4])
     world.topic("orders", partitions=partitions)
+    policy = random.choice([OnDeadLetter.BLOCK, OnDeadLetter.BLOCK, OnDeadLetter.CONTINUE])
+    shards = random.choice([n for n in (1, 2, 4) if n <= partitions])
+    total = shards + Random(f"total {seed}").choice([0, 1, 2]) if limited else None
     world.subscription(
         NAME,
         "orders",
         retry=Retry(ATTEMPTS, first="300ms", max="2s"),
-        policy=random.choice([OnDeadLetter.BLOCK, OnDeadLetter.BLOCK, OnDeadLetter.CONTINUE]),
-        shards=random.choice([n for n in (1, 2, 4) if n <= partitions]),
+        policy=policy,
+        shards=shards,
+        load=msgspec.structs.replace(UNLIMITED, concurrency_total=total),
     )
     every_s = random.choice([0.2, 0.4])
     orders = [(_key(random), number) for number in range(round(FAULTY_S / every_s))]
@@ -147,7 +155,7 @@ def trial(seed: int, *, slice_max: int = 0) -> Trial:
         world.worker(name).work(
             NAME,
             service,
-            takes_s=random.choice(TAKES_S),
+            takes_s=TAKES_S[-1] if limited else random.choice(TAKES_S),
             concurrency=random.choice([1, 4, 8]),
             slice_max=slice_max,
         )
@@ -197,9 +205,9 @@ def pause_at_times(world: SubscriptionWorld, seed: int) -> None:
     world.at(FAULTY_S, partial(world.resume, NAME))
 
 
-def run(seed: int, *, pauses: bool = False, slice_max: int = 0) -> Trial:
+def run(seed: int, *, pauses: bool = False, slice_max: int = 0, limited: bool = False) -> Trial:
     """Run a trial of a seed."""
-    made = trial(seed, slice_max=slice_max)
+    made = trial(seed, slice_max=slice_max, limited=limited)
     if pauses:
         pause_at_times(made.world, seed)
     made.run()

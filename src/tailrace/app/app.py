@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from tailrace.app.attended import AppObserver, run_until_signal
 from tailrace.app.declaration import (
@@ -23,6 +23,7 @@ from tailrace.app.queue_declaration import DeclaredQueue, GuaranteeName, declare
 from tailrace.app.running_app import RunningApp
 from tailrace.app.worker_options import worker_options
 from tailrace.delivery.delivery import Delivery
+from tailrace.delivery.load_control import LoadOptions
 from tailrace.delivery.retry import DEFAULT_RETRY, Retry
 from tailrace.duration import parse_duration
 from tailrace.errors import InvalidValue
@@ -110,6 +111,7 @@ class App:
         on_dead_letter: DeadLetterPolicy = "block",
         shards: int | None = None,
         start: StartLike = "earliest",
+        **load: Unpack[LoadOptions],
     ) -> Callable[[F], F]:
         """Declare a subscription of a topic; the decorated function is its handler.
 
@@ -119,11 +121,12 @@ class App:
         returned, so that a test can call it.
 
         The subscription is created when the app starts and there is none of that name; it then
-        delivers the messages from `start` on. `retry` and `filter` of an existing one become those
-        given here. `topic`, `shards` and `on_dead_letter` cannot change; ``shards=None`` accepts
-        any number. `filter` is an expression over key and headers, or a function of a `Message`.
-        Each process handles up to `concurrency` messages at a time, and each call may take
-        `timeout`.
+        delivers the messages from `start` on. `retry`, `filter` and the load control of an existing
+        one become those given here. `topic`, `shards` and `on_dead_letter` cannot change;
+        ``shards=None`` accepts any number. `filter` is an expression over key and headers, or a
+        function of a `Message`.
+        Each process handles up to `concurrency` messages at a time, all processes together up to
+        `concurrency_total`, and each call may take `timeout`.
 
         `InvalidName` or `InvalidValue` if a value or the handler is not valid, or if the app
         declares the subscription twice. The error names the handler.
@@ -141,6 +144,7 @@ class App:
                 on_dead_letter=on_dead_letter,
                 shards=shards,
                 start=start,
+                load=load,
                 # A type may be defined in the function that declares the app, as tests do.
                 names=sys._getframe(1).f_locals,
             )
@@ -163,6 +167,7 @@ class App:
         timeout: timedelta | str = TIMEOUT,
         filter: FilterLike = None,
         on_dead_letter: DeadLetterPolicy = "block",
+        **load: Unpack[LoadOptions],
     ) -> Callable[[Q], Q]:
         """Declare a queue; the decorated function is its handler.
 
@@ -198,6 +203,7 @@ class App:
                 timeout=timeout,
                 filter=filter,
                 on_dead_letter=on_dead_letter,
+                load=load,
                 names=sys._getframe(1).f_locals,
             )
             self._add(declared)

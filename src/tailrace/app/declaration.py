@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from tailrace.amount import is_whole
 from tailrace.delivery.filter.message_filter import MessageFilter
+from tailrace.delivery.load_control import LoadControl, LoadOptions, parse_load
 from tailrace.delivery.retry import Retry
 from tailrace.errors import InvalidValue
 from tailrace.group.consumer.handlers import Handler
@@ -58,6 +59,7 @@ class DeclaredSubscription:
     accepts: Callable[[Message[Any]], bool] | None
     concurrency: int
     timeout: timedelta
+    load: LoadControl
 
     @property
     def label(self) -> str:
@@ -87,6 +89,7 @@ def declared_subscription(
     on_dead_letter: str,
     shards: int | None,
     start: StartLike,
+    load: LoadOptions,
     names: Mapping[str, Any],
     kind: Literal["subscription", "queue"] = "subscription",
 ) -> DeclaredSubscription:
@@ -124,7 +127,18 @@ def declared_subscription(
         accepts=accepts,
         concurrency=options.concurrency,
         timeout=options.timeout,
+        load=_load(load, shards, of),
     )
+
+
+def _load(given: LoadOptions, shards: int | None, of: str) -> LoadControl:
+    """Return the load control; `InvalidValue`, which names the handler."""
+    try:
+        load = parse_load(**given).applied(LoadControl())
+        load.check(shards or 1)
+    except InvalidValue as error:
+        raise InvalidValue(f"{error.what} {of}", error.value, error.valid) from error
+    return load
 
 
 def _worker_options(

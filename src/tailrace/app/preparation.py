@@ -44,8 +44,9 @@ def open_all(
 
 
 def open_queue(hub: Hub, declared: DeclaredQueue, from_topic: bool = False) -> Subscription:
-    """Return the subscription of a queue as it is declared: created, or with its retry policy and
-    filter changed. With `from_topic`, an existing topic of the name becomes a queue.
+    """Return the subscription of a queue as it is declared: created, or with its retry policy,
+    filter and load control changed. With `from_topic`, an existing topic of the name becomes a
+    queue.
 
     Raises `InvalidName` if a subscription has the name, `TopicExists` if a topic has it,
     `TopicTypeMismatch`, and `QueueExists` if something differs that cannot be changed.
@@ -58,6 +59,7 @@ def open_queue(hub: Hub, declared: DeclaredQueue, from_topic: bool = False) -> S
             retry=declared.retry,
             on_dead_letter=declared.on_dead_letter.value,
             from_topic=from_topic,
+            **declared.load.options,
         )
     except QueueExists:
         queue = hub.queue(declared.name, declared.type, strict=True)
@@ -67,8 +69,8 @@ def open_queue(hub: Hub, declared: DeclaredQueue, from_topic: bool = False) -> S
 
 
 def open_subscription(hub: Hub, declared: DeclaredSubscription) -> Subscription:
-    """Return the subscription as it is declared: created, or with its retry policy and filter
-    changed.
+    """Return the subscription as it is declared: created, or with its retry policy, filter and load
+    control changed.
 
     Raises `UnknownTopic`, `TopicTypeMismatch` if the payload type of the handler does not agree
     with the topic's, and `SubscriptionExists` if something differs that cannot be changed.
@@ -84,6 +86,7 @@ def open_subscription(hub: Hub, declared: DeclaredSubscription) -> Subscription:
             filter=declared.filter,
             start=declared.start,
             exist_ok=True,
+            **declared.load.options,
         )
     except SubscriptionExists:
         existing = hub.subscription(declared.name)
@@ -95,10 +98,15 @@ def open_subscription(hub: Hub, declared: DeclaredSubscription) -> Subscription:
 def _check_unchangeable(
     hub: Hub, held: SubscriptionDefinition, declared: DeclaredSubscription
 ) -> None:
-    """Raise `SubscriptionExists`, or `QueueExists`, if more than the retry policy and the filter
-    differ."""
+    """Raise `SubscriptionExists`, or `QueueExists`, if more differs than the retry policy, the
+    filter and the load control."""
     wanted = NewSubscription(
-        declared.topic, held.retry, declared.on_dead_letter, declared.shards, filter=held.filter
+        declared.topic,
+        held.retry,
+        declared.on_dead_letter,
+        declared.shards,
+        filter=held.filter,
+        load=held.load,
     )
     found = differences(held, wanted, find(hub.backend, declared.topic))
     if not found:
@@ -112,13 +120,16 @@ def _check_unchangeable(
 
 
 def _change(existing: Subscription, declared: DeclaredSubscription) -> None:
-    """Set the retry policy and the filter to the declared ones, and log what was changed."""
+    """Set the retry policy, the filter and the load control to the declared ones, and log what was
+    changed."""
     before = existing.definition
-    existing.update(retry=declared.retry, filter=declared.filter or "")
+    existing.update(retry=declared.retry, filter=declared.filter or "", **declared.load.options)
     after = existing.definition
+    now = after.load.texts
     for what, old, new in (
         ("retry policy", describe_retry(before.retry), describe_retry(after.retry)),
         ("filter", before.filter, after.filter),
+        *((option, text, now[option]) for option, text in before.load.texts.items()),
     ):
         if old != new:
             kind = "queue" if isinstance(declared, DeclaredQueue) else "subscription"

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from tailrace.amount import is_whole
 from tailrace.app.declaration import DeclaredSubscription, FilterLike, declared_subscription
+from tailrace.delivery.load_control import LoadOptions
 from tailrace.delivery.retry import Retry
 from tailrace.errors import InvalidValue
 from tailrace.group.consumer.handlers import awaits
@@ -50,6 +51,7 @@ def declared_queue(
     timeout: timedelta | str,
     filter: FilterLike,
     on_dead_letter: str,
+    load: LoadOptions,
     names: Mapping[str, Any],
 ) -> DeclaredQueue:
     """Return a queue; `InvalidName` or `InvalidValue`, which names the handler, if a value is not
@@ -68,6 +70,7 @@ def declared_queue(
         on_dead_letter=on_dead_letter,
         shards=shards,
         start="earliest",
+        load=load,
         names=names,
         kind="queue",
     )

@@ -11,6 +11,7 @@ from tailrace.backend.contract import Backend, Fence
 from tailrace.backend.pickling import Unpicklable
 from tailrace.backend.table_scan import clear_table
 from tailrace.clock import Clock, SystemClock
+from tailrace.delivery.load_control import LoadControl, LoadOptions, parse_load
 from tailrace.delivery.retry import DEFAULT_RETRY, Retry
 from tailrace.errors import (
     Conflict,
@@ -263,6 +264,7 @@ class Hub(Unpicklable):
         dlq_partitions: int | None = None,
         uneven: bool = False,
         exist_ok: bool = False,
+        **load: Unpack[LoadOptions],
     ) -> Subscription:
         """Create a subscription, which delivers the messages of a topic in order per key.
 
@@ -270,6 +272,7 @@ class Hub(Unpicklable):
         into the DLQ, or ``"continue"``. It delivers the messages that match `filter`, from `start`
         on, which has the forms of `Topic.tail`. `shards` is the number of parts that workers share,
         by default one for each partition; one that does not divide the partitions needs `uneven`.
+        `concurrency_total` is the most calls at a time over all workers: at least one per shard.
 
         With `exist_ok`, an existing one is opened if it is the same. Raises `SubscriptionExists`,
         `UnknownTopic`, `InvalidName` if a pipeline has the name, and `InvalidValue`.
@@ -284,6 +287,7 @@ class Hub(Unpicklable):
             filter=filter or None,
             uneven=uneven,
             start=parse_start(start),
+            load=parse_load(**load).applied(LoadControl()),
         )
         now_ms = self._clock.now_ms()
         create_subscription(self.backend, name, new, now_ms=now_ms, exist_ok=exist_ok)
@@ -300,14 +304,14 @@ class Hub(Unpicklable):
     @overload
     def queue(
         self, name: str, type: None = None, *,
-        shards: int | None = None, retry: Retry | None = None,
-        on_dead_letter: str | None = None, strict: bool = False, from_topic: bool = False,
+        shards: int | None = None, retry: Retry | None = None, on_dead_letter: str | None = None,
+        strict: bool = False, from_topic: bool = False, **load: Unpack[LoadOptions],
     ) -> Queue[Any]: ...  # fmt: skip
     @overload
     def queue(
         self, name: str, type: type[T], *,
-        shards: int | None = None, retry: Retry | None = None,
-        on_dead_letter: str | None = None, strict: bool = False, from_topic: bool = False,
+        shards: int | None = None, retry: Retry | None = None, on_dead_letter: str | None = None,
+        strict: bool = False, from_topic: bool = False, **load: Unpack[LoadOptions],
     ) -> Queue[T]: ...  # fmt: skip
     def queue(
         self,
@@ -319,16 +323,20 @@ class Hub(Unpicklable):
         on_dead_letter: str | None = None,
         strict: bool = False,
         from_topic: bool = False,
+        **load: Unpack[LoadOptions],
     ) -> Queue[Any]:
         """Open a queue; create it if there is none, unless `strict`: then it is `UnknownQueue`.
 
         `type` is the type of its values. A new queue has this many `shards`, by default 12, which
-        consumers share, and the `retry` policy and `on_dead_letter` of `create_subscription`. Of an
-        existing queue they must be the same if they are given, otherwise `QueueExists`. An existing
+        consumers share, and the `retry` policy, the `on_dead_letter` and the load control of
+        `create_subscription`. Of an existing queue they must be the same if they are given,
+        otherwise `QueueExists`. An existing
         topic of the name is `TopicExists`; with `from_topic` it becomes a queue, from its first
         message on, and `UnknownTopic` says that there is none.
         """
-        options = QueueOptions(shards, retry, on_dead_letter, strict, from_topic)
+        options = QueueOptions(
+            shards, retry, on_dead_letter, strict, from_topic, parse_load(**load)
+        )
         return open_queue(self, name, type, options, self._clock.now_ms())
 
     def queues(self) -> list[str]:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar, Unpack
 
 from tailrace.backend.pickling import Unpicklable
+from tailrace.delivery.load_control import LoadChange
 from tailrace.delivery.retry import Retry
 from tailrace.duration import parse_duration
 from tailrace.errors import InvalidValue, UnknownQueue
@@ -62,6 +63,7 @@ class QueueOptions(NamedTuple):
     on_dead_letter: str | None
     strict: bool
     from_topic: bool
+    load: LoadChange
 
 
 def open_queue(hub: Hub, name: str, type: Any, options: QueueOptions, now_ms: int) -> Queue[Any]:
@@ -69,7 +71,10 @@ def open_queue(hub: Hub, name: str, type: Any, options: QueueOptions, now_ms: in
     backend = hub.backend
     policy = options.on_dead_letter
     wanted = WantedQueue(
-        options.shards, options.retry, None if policy is None else OnDeadLetter.parse(policy)
+        options.shards,
+        options.retry,
+        None if policy is None else OnDeadLetter.parse(policy),
+        options.load,
     )
     if not isinstance(options.retry, Retry | None):
         raise InvalidValue("retry", options.retry, "a tailrace.Retry, such as Retry(attempts=5)")

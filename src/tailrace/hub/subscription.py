@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Required, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Required, TypeAlias, Unpack
 
 from tailrace.backend.contract import Backend
 from tailrace.backend.pickling import Unpicklable
 from tailrace.clock import Clock
+from tailrace.delivery.load_control import LoadOptions, parse_load
 from tailrace.delivery.retry import Retry
 from tailrace.errors import InvalidValue
 from tailrace.group.consumer.handlers import BatchHandler, Handler, awaits
@@ -47,7 +48,7 @@ DeliveryHandler: TypeAlias = Handler[Any] | BatchHandler[Any]
 """A function or coroutine function of a delivery, or of a list of them."""
 
 
-class SubscriptionOptions(TypedDict, total=False):
+class SubscriptionOptions(LoadOptions, total=False):
     """The options of `Hub.create_subscription`."""
 
     topic: Required[str]
@@ -223,12 +224,19 @@ class Subscription(Unpicklable):
             self._record("resume", f"it was paused: {ended.reason}")
         return ended is not None
 
-    def update(self, *, retry: Retry | None = None, filter: str | None = None) -> None:
-        """Change the retry policy or the filter, or both; None leaves one as it is.
+    def update(
+        self,
+        *,
+        retry: Retry | None = None,
+        filter: str | None = None,
+        **load: Unpack[LoadOptions],
+    ) -> None:
+        """Change the retry policy, the filter or the load control; None leaves one as it is.
 
-        An empty filter removes it. Running workers follow.
+        An empty filter removes it, and ``"off"`` a part of load control. Running workers follow.
         """
-        update_settings(self._backend, self.name, retry=retry, filter=filter)
+        change = parse_load(**load)
+        update_settings(self._backend, self.name, retry=retry, filter=filter, load=change)
 
     def delete(self) -> None:
         """Delete the subscription with its RQ, its DLQ and its progress. The topic stays.

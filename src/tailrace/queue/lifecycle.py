@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tailrace.backend.contract import Backend
+from tailrace.delivery.load_control import LoadChange, LoadControl
 from tailrace.delivery.retry import DEFAULT_RETRY, Retry
 from tailrace.errors import (
     InvalidName,
@@ -62,6 +63,7 @@ class WantedQueue(NamedTuple):
     shards: int | None
     retry: Retry | None
     policy: OnDeadLetter | None
+    load: LoadChange
 
 
 def create_queue(
@@ -74,7 +76,8 @@ def create_queue(
     """
     policy = wanted.policy or OnDeadLetter.BLOCK
     retry = wanted.retry or DEFAULT_RETRY
-    new = NewSubscription(name, retry, policy, wanted.shards, queue=True)
+    load = wanted.load.applied(LoadControl())
+    new = NewSubscription(name, retry, policy, wanted.shards, queue=True, load=load)
     try:
         create_subscription(backend, name, new, now_ms=now_ms, topic=topic)
     except (TopicExists, SubscriptionExists) as error:
@@ -92,7 +95,8 @@ def check_queue(
 ) -> None:
     """Raise `QueueExists` if a queue differs from the settings that are given."""
     retry, policy = wanted.retry or held.retry, wanted.policy or held.policy
-    new = NewSubscription(name, retry, policy, wanted.shards, filter=held.filter)
+    load = wanted.load.applied(held.load)
+    new = NewSubscription(name, retry, policy, wanted.shards, filter=held.filter, load=load)
     if differs := differences(held, new, find(backend, name)):
         raise QueueExists(name, differs)
 

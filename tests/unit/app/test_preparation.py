@@ -10,7 +10,7 @@ import pytest
 
 import tailrace
 from tailrace import App, Delivery, Hub, Retry
-from tailrace.app.preparation import create_topic, open_subscription
+from tailrace.app.preparation import create_topic, open_queue, open_subscription
 
 
 @dataclass
@@ -131,3 +131,38 @@ def test_a_declared_topic_is_created_once_and_has_to_agree_later(hub: Hub) -> No
     other.topic("orders", Order, partitions=8, order_by="id")
     with pytest.raises(tailrace.TopicExists, match="partitions"):
         create_topic(hub, other.topics[0])
+
+
+@pytest.mark.usefixtures("orders")
+def test_load_control_becomes_the_declared_one_and_the_change_is_logged(
+    hub: Hub, caplog: pytest.LogCaptureFixture
+) -> None:
+    start(hub, concurrency_total=10)
+    assert hub.subscription("mailer").definition.load.concurrency_total == 10
+    with caplog.at_level(logging.INFO, "tailrace.app"):
+        start(hub)
+    assert hub.subscription("mailer").definition.load.concurrency_total is None
+    assert "changed the concurrency_total of subscription mailer from 10 to off" in caplog.text
+
+
+def test_wrong_load_control_is_refused_where_it_is_declared_with_the_handler() -> None:
+    app = App()
+    problem = r"concurrency_total of subscription 'mailer' .*mail\) is 2 · valid: 4 or more"
+    with pytest.raises(tailrace.InvalidValue, match=problem):
+
+        @app.subscription("mailer", topic="orders", shards=4, concurrency_total=2)
+        def mail(order: Delivery[Order]) -> None: ...
+
+
+def test_the_load_control_of_a_queue_becomes_the_declared_one(hub: Hub) -> None:
+    for total in (20, 30):
+        app = App()
+
+        @app.queue("jobs", concurrency_total=total)
+        def work(job: Delivery[Order]) -> None: ...
+
+        open_queue(hub, app.queues[0])
+        assert hub.subscription("jobs").definition.load.concurrency_total == total
+    with pytest.raises(tailrace.QueueExists, match="its concurrency_total is 30, not 40"):
+        hub.queue("jobs", concurrency_total=40)
+    assert hub.queue("jobs").subscription.definition.load.concurrency_total == 30

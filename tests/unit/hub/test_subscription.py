@@ -13,6 +13,7 @@ import pytest
 
 import tailrace
 import tailrace.aio
+from tailrace.delivery.load_control import LoadOptions
 from tailrace.delivery.retry import Retry
 from tailrace.errors import (
     InvalidName,
@@ -60,6 +61,9 @@ def test_the_types_of_options_are_those_of_the_function(
     ]
     known = {"Worker": tailrace.Worker}  # imported for type checkers only
     hints, expected = get_type_hints(options), get_type_hints(function, None, known)
+    if "load" in expected:
+        expected |= get_type_hints(LoadOptions)
+        named += LoadOptions.__annotations__
     assert hints == {name: expected[name] for name in named}
 
 

@@ -15,6 +15,7 @@ from tailrace.cli.queue.changes import delete, pause, play, rebalance
 from tailrace.cli.queue.replay import replay
 from tailrace.cli.subscription.changes import (
     attempts_option,
+    concurrency_total_option,
     first_delay_option,
     max_delay_option,
     on_dead_letter_option,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 @first_delay_option
 @max_delay_option
 @on_dead_letter_option
+@concurrency_total_option
 @click.option(
     "--from-topic", is_flag=True, help="Make an existing topic a queue, from its first message on."
 )

@@ -35,6 +35,11 @@ first_delay_option: Final[Decorator] = click.option(
 max_delay_option: Final[Decorator] = click.option(
     "--max-delay", metavar="DURATION", help="Longest delay between attempts.  [default: 10m]"
 )
+concurrency_total_option: Final[Decorator] = click.option(
+    "--concurrency-total",
+    metavar="NUMBER|off",
+    help="Maximum number of calls at a time over all workers.  [default: off]",
+)
 on_dead_letter_option: Final[Decorator] = click.option(
     "--on-dead-letter",
     type=click.Choice(["block", "continue"]),
@@ -86,6 +91,7 @@ def resume(context: CommandContext, subscription: str, reason: str) -> None:
     tailrace subscription update mailer --attempts 20 --max-delay 1h
     tailrace subscription update mailer --filter "header.country == 'IN'"
     tailrace subscription update mailer --filter ''
+    tailrace subscription update mailer --concurrency-total 20
     """,
 )
 @subscription_argument
@@ -93,19 +99,21 @@ def resume(context: CommandContext, subscription: str, reason: str) -> None:
 @first_delay_option
 @max_delay_option
 @click.option("--filter", metavar="EXPRESSION", help="New filter; '' removes the filter.")
+@concurrency_total_option
 @optional_reason
 @click.pass_obj
 def update(context: CommandContext, /, subscription: str, **options: Any) -> None:
-    """Change the retry policy or the filter of a subscription.
+    """Change the settings of a subscription or queue.
 
-    Values that are not given stay as they are. Running workers follow at once. The other settings
-    of a subscription cannot be changed.
+    Values that are not given stay as they are. Running workers follow at once. The topic, the
+    shards and the policy on dead letters cannot be changed.
     """
     from tailrace.operations.subscription import changes
 
     given = {name: value for name, value in options.items() if name != "reason"}
     if all(value is None for value in given.values()):
-        raise click.UsageError("give --attempts, --first-delay, --max-delay or --filter")
+        flags = [f"--{name.replace('_', '-')}" for name in given]
+        raise click.UsageError(f"give {', '.join(flags[:-1])} or {flags[-1]}")
     with context.open_hub() as hub:
         context.show(changes.update(hub, subscription, **options), _updated_text)
 
@@ -121,6 +129,11 @@ def _updated_text(report: UpdateReport) -> str:
             ("first delay", report.before.first_delay, report.after.first_delay),
             ("max delay", report.before.max_delay, report.after.max_delay),
             ("filter", report.before.filter, report.after.filter),
+            (
+                "concurrency total",
+                report.before.concurrency_total,
+                report.after.concurrency_total,
+            ),
         )
         if was != now
     )

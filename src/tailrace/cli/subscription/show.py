@@ -111,6 +111,7 @@ def _subscription_text(found: SubscriptionDetail) -> str:
         ("retry", _retry(settings)),
         ("on dead letter", settings.on_dead_letter),
         ("filter", settings.filter or "none"),
+        ("concurrency", _concurrency(settings)),
         ("start", settings.start),
         ("created", format_time(found.created)),
     ]
@@ -129,6 +130,11 @@ def _retry(settings: SubscriptionSettings) -> str:
     if settings.attempts is not None:
         attempts = format_amount(settings.attempts, "attempt")
     return f"{attempts}, first delay {settings.first_delay}, max delay {settings.max_delay}"
+
+
+def _concurrency(settings: SubscriptionSettings) -> str:
+    total = settings.concurrency_total
+    return "that of each worker" if total == "off" else f"{total} calls at a time in all workers"
 
 
 def _workers(found: SubscriptionDetail) -> str:

@@ -12,6 +12,7 @@ from tailrace.cli.command import Noun, verb
 from tailrace.cli.context import CommandContext
 from tailrace.cli.subscription.changes import (
     attempts_option,
+    concurrency_total_option,
     delete,
     first_delay_option,
     max_delay_option,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 @first_delay_option
 @max_delay_option
 @on_dead_letter_option
+@concurrency_total_option
 @click.option("--filter", metavar="EXPRESSION", help="Deliver only messages that match; see above.")
 @click.option(
     "--from",

@@ -6,7 +6,11 @@ from dataclasses import dataclass
 
 from tailrace.delivery.retry import DEFAULT_RETRY, Retry
 from tailrace.hub.hub import Hub
-from tailrace.operations.subscription.settings import SubscriptionSettings, parse_retry
+from tailrace.operations.subscription.settings import (
+    SubscriptionSettings,
+    parse_load_options,
+    parse_retry,
+)
 from tailrace.queue.lifecycle import find_queue
 
 
@@ -28,6 +32,7 @@ def create_queue(
     first_delay: str | None = None,
     max_delay: str | None = None,
     on_dead_letter: str | None = None,
+    concurrency_total: str | None = None,
     from_topic: bool = False,
 ) -> CreatedQueue:
     """Create a queue. One that exists stays as it is: its settings must be the same if they are
@@ -38,7 +43,12 @@ def create_queue(
         base = DEFAULT_RETRY if found is None else found.retry
         retry = parse_retry(base, attempts, first_delay, max_delay)
     queue = hub.queue(
-        name, shards=shards, retry=retry, on_dead_letter=on_dead_letter, from_topic=from_topic
+        name,
+        shards=shards,
+        retry=retry,
+        on_dead_letter=on_dead_letter,
+        from_topic=from_topic,
+        **parse_load_options(concurrency_total),
     )
     settings = SubscriptionSettings.of(queue.subscription.definition)
     return CreatedQueue(name, found is None, settings)

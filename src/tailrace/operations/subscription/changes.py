@@ -12,14 +12,18 @@ from tailrace.operations.audit import append_audit, audit_entry
 from tailrace.operations.explanation import Fact
 from tailrace.operations.plan import ChangePlan
 from tailrace.operations.subscription.health import lag_of
-from tailrace.operations.subscription.settings import SubscriptionSettings, parse_retry
+from tailrace.operations.subscription.settings import (
+    SubscriptionSettings,
+    parse_load_options,
+    parse_retry,
+)
 from tailrace.subscription.store.describe import SubscriptionInfo, describe
 from tailrace.subscription.store.lifecycle import delete_subscription, deletion_interrupted
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateReport:
-    """The settings of a subscription before and after a change of its retry policy or filter."""
+    """The settings of a subscription before and after a change of its settings."""
 
     subscription: str
     before: SubscriptionSettings
@@ -39,9 +43,11 @@ def update(
     first_delay: str | None = None,
     max_delay: str | None = None,
     filter: str | None = None,
+    concurrency_total: str | None = None,
     reason: str = "",
 ) -> UpdateReport:
-    """Change the retry policy and the filter of a subscription; None leaves a value as it is.
+    """Change the retry policy, the filter and the load control of a subscription; None leaves a
+    value as it is.
 
     An empty filter removes it. Running workers follow at once.
     """
@@ -49,7 +55,8 @@ def update(
     held = subscription.definition
     given = (attempts, first_delay, max_delay)
     retry = None if given == (None, None, None) else parse_retry(held.retry, *given)
-    subscription.update(retry=retry, filter=filter)
+    load = parse_load_options(concurrency_total)
+    subscription.update(retry=retry, filter=filter, **load)
     before, after = (SubscriptionSettings.of(each) for each in (held, subscription.definition))
     report = UpdateReport(name, before, after)
     if report.changed:

@@ -6,7 +6,11 @@ from dataclasses import dataclass
 
 from tailrace.delivery.retry import DEFAULT_RETRY
 from tailrace.hub.hub import Hub
-from tailrace.operations.subscription.settings import SubscriptionSettings, parse_retry
+from tailrace.operations.subscription.settings import (
+    SubscriptionSettings,
+    parse_load_options,
+    parse_retry,
+)
 from tailrace.subscription.shard.queues import OnDeadLetter
 
 
@@ -33,6 +37,7 @@ def create_subscription(
     uneven: bool = False,
     rq_partitions: int | None = None,
     dlq_partitions: int | None = None,
+    concurrency_total: str | None = None,
     exist_ok: bool = False,
 ) -> CreatedSubscription:
     """Create a subscription. Raise `SubscriptionExists` if the name is taken.
@@ -51,5 +56,6 @@ def create_subscription(
         dlq_partitions=dlq_partitions,
         uneven=uneven,
         exist_ok=exist_ok,
+        **parse_load_options(concurrency_total),
     )
     return CreatedSubscription(name, SubscriptionSettings.of(created.definition))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from tailrace.delivery.load_control import LoadOptions, parse_load
 from tailrace.delivery.retry import Retry
 from tailrace.duration import format_duration
 from tailrace.errors import InvalidValue
@@ -22,7 +23,8 @@ class SubscriptionSettings:
     """The settings of a subscription.
 
     `attempts` is None if there is no last attempt. `rq_partitions` and `dlq_partitions` are None if
-    the queues have the partitions of the topic. `start` is where the subscription began.
+    the queues have the partitions of the topic. `start` is where the subscription began. The parts
+    of load control are as `--concurrency-total` and the others take them.
     """
 
     topic: str
@@ -35,6 +37,7 @@ class SubscriptionSettings:
     rq_partitions: int | None
     dlq_partitions: int | None
     start: str
+    concurrency_total: str
 
     @classmethod
     def of(cls, definition: SubscriptionDefinition) -> SubscriptionSettings:
@@ -51,6 +54,7 @@ class SubscriptionSettings:
             rq_partitions=definition.rq_partitions,
             dlq_partitions=definition.dlq_partitions,
             start=definition.start,
+            **definition.load.texts,
         )
 
 
@@ -70,6 +74,24 @@ def parse_retry(
     except InvalidValue as error:
         valid = _ATTEMPTS if error.what == "attempts" else error.valid
         raise InvalidValue(_OPTIONS[error.what], error.value, valid) from None
+
+
+def parse_load_options(concurrency_total: str | None) -> LoadOptions:
+    """Return load control from the options of a command. Raise `InvalidValue`, which names the
+    option."""
+    options = LoadOptions()
+    if concurrency_total is not None:
+        options["concurrency_total"] = _parse_total(concurrency_total)
+    try:
+        parse_load(**options)
+    except InvalidValue as error:
+        option = "--" + error.what.replace("_", "-")
+        raise InvalidValue(option, error.value, error.valid) from None
+    return options
+
+
+def _parse_total(text: str) -> Any:
+    return int(text) if text.isascii() and text.isdecimal() else text
 
 
 def _parse_attempts(text: str) -> int | None:

@@ -66,6 +66,8 @@ class ShardMachine:
         """While True no message is called."""
         self.settled = True
         """False while calls run in the process, those that no shard knows any more included."""
+        self.late_calls = 0
+        """The number of its calls that were given up and still run in the process."""
         self.draining = False
         self.drained = False
         """True once the final commit is stored."""
@@ -316,7 +318,14 @@ class ShardMachine:
         elif self._quiesces and not ready.early:
             self._quiesce(ready)
         elif not self._closed:
-            self._add_marks(ready)
+            mark_calls(
+                ready,
+                self.options,
+                self.worker,
+                calls=self._calls,
+                lag=self.lag,
+                intake=self.intake,
+            )
         if not ready:
             return None
         ready.counts, ready.worker = replace(self.counts), self.worker
@@ -358,26 +367,16 @@ class ShardMachine:
         if turn.alone:
             self._calls.alone = None  # its acknowledgement is stored, and nothing else
 
-    def _add_marks(self, ready: ShardCommit) -> None:
-        """Let the commit permit the calls that wait for it. Those that are to be acknowledged
-        before wait on."""
-        turns = self._calls.pop_unmarked()
-        if self.options.acking is Acking.BEFORE_CALL:
-            self._calls.unmarked = [turn for turn in turns if turn.queue is not Queue.DLQ]
-            turns = [turn for turn in turns if turn.queue is Queue.DLQ]
-        mark_calls(
-            ready,
-            turns,
-            worker=self.worker,
-            ahead=self.options.calls_ahead,
-            calls=self._calls,
-            lag=self.lag,
-            intake=self.intake,
-        )
-
     @property
     def _final(self) -> bool:
-        return self.draining and self._quiet
+        return self.draining and self._quiet and not self._awaits_late_calls
+
+    @property
+    def _awaits_late_calls(self) -> bool:
+        """True if another owner's calls could be too many beside those that were given up. A worker
+        that ends does not wait for them."""
+        limited = self.options.calls_max is not None
+        return limited and self.late_calls > 0 and not self.stopped
 
     @property
     def _quiet(self) -> bool:

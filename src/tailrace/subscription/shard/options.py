@@ -49,6 +49,8 @@ class ShardOptions:
     """The most messages in a slice; 0 if there are no slices."""
     prepared: int | None = None
     """The number of calls that are prepared ahead; None for a multiple of the concurrency."""
+    calls_max: int | None = None
+    """The most calls of the shard at a time; None if only the worker limits them."""
 
     def used_up(self, attempts: Attempts) -> bool:
         """True if a message has no attempt left."""
@@ -58,6 +60,9 @@ class ShardOptions:
     @property
     def calls_ahead(self) -> int:
         """The number of calls that are prepared ahead."""
+        at_once = self.concurrency
+        if self.calls_max is not None:
+            at_once = min(at_once, self.calls_max * (self.prepared or 1))
         if self.acking is Acking.BEFORE_CALL:  # a kill loses what is prepared
-            return self.concurrency
-        return max(self.concurrency, self.prepared or PERMITS_AHEAD * self.concurrency)
+            return at_once
+        return max(at_once, self.prepared or PERMITS_AHEAD * at_once)

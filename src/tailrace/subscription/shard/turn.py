@@ -15,6 +15,13 @@ NO_ATTEMPTS = Attempts()
 
 
 @dataclass(slots=True, eq=False)
+class SharedCall:
+    """A call that is under way, with the number of its turns that have not ended."""
+
+    turns: int = 1
+
+
+@dataclass(slots=True, eq=False)
 class Turn:
     """The first message of a lane of a queue, or a dead letter that was asked for; or a slice.
 
@@ -41,6 +48,8 @@ class Turn:
     outputs: list[Pushed] = field(default_factory=list)
     """What its call has pushed, to be stored with its acknowledgement."""
     slice: BatchSlice | None = None
+    call: SharedCall | None = None
+    """The call that it is in. Further turns can be in it, if the handler takes several."""
 
     @property
     def messages(self) -> int:

@@ -16,6 +16,7 @@ from tailrace.amount import is_whole
 from tailrace.backend.contract import Backend, Change, Entry
 from tailrace.delivery.filter.batch_filter import BatchFilter
 from tailrace.delivery.filter.message_filter import MessageFilter
+from tailrace.delivery.load_control import LoadControl
 from tailrace.delivery.retry import Retry
 from tailrace.errors import InvalidValue, UnknownTopic
 from tailrace.group.store.start import Start, format_start
@@ -47,7 +48,7 @@ class SubscriptionDefinition(msgspec.Struct, frozen=True):
     `dlq_partitions` are as given; None mirrors the topic. Messages that do not match `filter` are
     acknowledged and not delivered. `start` is where it began, as `format_start` writes it. `queue`:
     it is the consumer of a queue, which has the name of its topic. `replay` has the bounds of one
-    that replays a queue.
+    that replays a queue. `load` is its load control.
     """
 
     topic: str
@@ -68,6 +69,7 @@ class SubscriptionDefinition(msgspec.Struct, frozen=True):
     start: str = Extreme.EARLIEST.value
     queue: bool = False
     replay: ReplayBounds | None = None
+    load: LoadControl = LoadControl()
 
     @property
     def strategy(self) -> Assignment:
@@ -149,6 +151,7 @@ class NewSubscription(NamedTuple):
     start: Start = Extreme.EARLIEST
     queue: bool = False
     replay: ReplayBounds | None = None
+    load: LoadControl = LoadControl()
 
 
 def find_definition(backend: Backend, name: str) -> DefinitionEntry | None:
@@ -209,6 +212,7 @@ def creation_of(
         raise InvalidValue("shards", shards, f"1 to {newest.partitions}, its partitions")
     if newest.partitions % shards and not new.uneven:
         raise _uneven(shards, valid_shards(strategy, topic.router, shapes))
+    new.load.check(shards)
     rq_shape = queue_shape(newest, shards, new.rq_partitions, "rq_partitions")
     dlq_shape = queue_shape(newest, shards, new.dlq_partitions, "dlq_partitions")
     named = [
@@ -235,6 +239,7 @@ def creation_of(
         start=format_start(new.start),
         queue=new.queue,
         replay=new.replay,
+        load=new.load,
     )
     queues = {retry_queue(name): rq_shape, dead_letter_queue(name): dlq_shape}
     changes = [

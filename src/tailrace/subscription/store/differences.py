@@ -48,6 +48,10 @@ def _differences(
         yield f"its on_dead_letter is {held.on_dead_letter}, not {new.policy.value}"
     if new.filter != held.filter:
         yield f"its filter is {_shown(held.filter)}, not {_shown(new.filter)}"
+    wanted = new.load.texts
+    for option, text in held.load.texts.items():
+        if text != wanted[option]:
+            yield f"its {option} is {text}, not {wanted[option]}"
     if new.assignment != held.assignment:
         yield f"its assignment is {held.assignment}, not {new.assignment}"
     for option in ("rq_partitions", "dlq_partitions"):

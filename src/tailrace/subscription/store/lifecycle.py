@@ -32,6 +32,7 @@ from tailrace.backend.contract import (
 from tailrace.backend.retry import retry_on_conflict
 from tailrace.backend.table_scan import clear_table
 from tailrace.delivery.filter.message_filter import MessageFilter
+from tailrace.delivery.load_control import NO_CHANGE, LoadChange
 from tailrace.delivery.retry import Retry
 from tailrace.errors import (
     Conflict,
@@ -146,12 +147,19 @@ def create_subscription(
 
 
 def update_settings(
-    backend: Backend, name: str, *, retry: Retry | None = None, filter: str | None = None
+    backend: Backend,
+    name: str,
+    *,
+    retry: Retry | None = None,
+    filter: str | None = None,
+    load: LoadChange = NO_CHANGE,
 ) -> DefinitionEntry:
-    """Set the retry policy or the filter of a subscription, or both; running workers follow.
+    """Set the retry policy, the filter or the load control of a subscription; running workers
+    follow.
 
     None leaves one as it is, and an empty filter removes it. Raises `UnknownSubscription`, and
-    `InvalidValue` for a filter that does not parse. Returns the definition as it was before.
+    `InvalidValue` for a filter that does not parse and for load control that the shards do not
+    allow. Returns the definition as it was before.
     """
     if filter:
         MessageFilter(filter)
@@ -166,7 +174,9 @@ def update_settings(
             first_ms=first_ms,
             max_ms=max_ms,
             filter=before.filter if filter is None else filter or None,
+            load=load.applied(before.load),
         )
+        after.load.check(after.shards)
         if after != before:
             key = SUBSCRIPTIONS + name
             backend.store.commit(Change({key: version}, {key: msgspec.json.encode(after)}))

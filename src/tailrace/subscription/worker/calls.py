@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -97,8 +97,8 @@ class CallSource(Protocol):
     def ended(self, call: Call, outcome: CallOutcome) -> None:
         """Record the outcome of a call."""
 
-    def runs_late(self, calls: int) -> None:
-        """Record how many calls were given up and still run."""
+    def runs_late(self, calls: Mapping[str, int]) -> None:
+        """Record how many calls were given up and still run, by the name of their shard."""
 
     def fail(self, error: BaseException) -> None:
         """End the worker with an error that belongs to no call."""

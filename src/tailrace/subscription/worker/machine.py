@@ -12,7 +12,7 @@ workers of a process share a `ProcessGate`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Final, Generic, TypeVar
 
@@ -23,7 +23,7 @@ from tailrace.message import Partition
 from tailrace.subscription.shard.commit.commit import ShardCommit
 from tailrace.subscription.shard.options import ShardOptions
 from tailrace.subscription.shard.queues import Queue
-from tailrace.subscription.shard.turn import Turn
+from tailrace.subscription.shard.turn import SharedCall, Turn
 from tailrace.subscription.worker.owned_shard import OwnedShard
 
 BACKOFF_S: Final = 0.2
@@ -53,7 +53,8 @@ class WorkerMachine(Generic[S]):
         """While True no message is called."""
         self._suspects = 0
         self._letters = 0
-        self._late = 0
+        self._late: Counter[str] = Counter()
+        """The number of calls that were given up and still run, by the name of their shard."""
         self._lost_calls: Counter[str] = Counter()
         """The number of messages in flight of shards that were lost, by the name of the shard."""
         self._settled = True
@@ -85,6 +86,7 @@ class WorkerMachine(Generic[S]):
         self._remove(self.shards.get(unit))
         owned = self.shards[unit] = self._make_shard(unit, epoch)
         owned.machine.stopped, owned.machine.settled = self.stopped, self._settled
+        owned.machine.late_calls = self._late[unit]
         owned.machine.hold_letters(self._letters >= self._letters_max)
         self.interrupt()
 
@@ -136,10 +138,10 @@ class WorkerMachine(Generic[S]):
         suspect they have their turn."""
         if not self._claimed or self._suspects:
             return
-        machines = [owned.machine for owned in self.shards.values()]
-        if any(each.alone for each in machines):
+        shards = self.shards.values()
+        if any(each.machine.alone for each in shards):
             return
-        if self._gate.is_alone(self._place) or not any(each.wants_alone for each in machines):
+        if self._gate.is_alone(self._place) or not any(each.wants_alone for each in shards):
             self._claimed = False
             self._gate.release(self._place)
 
@@ -149,7 +151,7 @@ class WorkerMachine(Generic[S]):
     def can_call(self) -> bool:
         """True if `next_call` may return a message."""
         return self.in_flight < self.options.concurrency and any(
-            owned.machine.can_call for owned in self.shards.values()
+            owned.can_call for owned in self.shards.values()
         )
 
     def next_call(self) -> tuple[S, Turn] | None:
@@ -160,7 +162,7 @@ class WorkerMachine(Generic[S]):
         """
         holder = next((each for each in self.shards.values() if each.machine.alone), None)
         if holder is None:
-            holder = next((each for each in self.shards.values() if each.machine.wants_alone), None)
+            holder = next((each for each in self.shards.values() if each.wants_alone), None)
             if holder is None:
                 self._settle()
                 return None if self._suspects else self._next_shared()
@@ -179,12 +181,17 @@ class WorkerMachine(Generic[S]):
             self._gate.release(self._place)
         self._gate.forgo(self._place)
 
-    def take_more(self, owned: S, most: int) -> list[Turn]:
-        """Return further messages of a shard for a call that takes several, at most so many."""
+    def take_more(self, owned: S, first: Turn, most: int) -> list[Turn]:
+        """Return further messages of a shard for the call of `first`, at most so many."""
+        call = first.call
+        assert call is not None
         room = self.options.concurrency - self.in_flight
         turns: list[Turn] = []
         while len(turns) < min(most, room) and (more := owned.machine.take_more(1)):
             turns += more
+            for turn in more:
+                turn.call = call
+            call.turns += len(more)
             self._count(owned, more, 1)
         self._gate.join(self._place, len(turns))
         return turns
@@ -212,7 +219,7 @@ class WorkerMachine(Generic[S]):
     def _next_shared(self) -> tuple[S, Turn] | None:
         if self.in_flight >= self.options.concurrency:
             return None
-        found = self._take(self.shards.values())
+        found = self._take(each for each in self.shards.values() if each.has_room)
         if found is not None:
             name = found[0].name
             self.shards[name] = self.shards.pop(name)  # the others have their turn first
@@ -225,6 +232,8 @@ class WorkerMachine(Generic[S]):
         for owned in shards:
             turn = owned.machine.take()
             if turn is not None:
+                turn.call = SharedCall()
+                owned.calls += 1
                 self._count(owned, (turn,), 1)
                 return owned, turn
         self._gate.end(self._place)
@@ -232,6 +241,10 @@ class WorkerMachine(Generic[S]):
 
     def _end(self, owned: S, turns: Sequence[Turn]) -> None:
         self._count(owned, turns, -1)
+        for turn in turns:
+            assert turn.call is not None
+            turn.call.turns -= 1
+            owned.calls -= not turn.call.turns
         if owned.removed:
             self._lost_calls[owned.name] -= sum(turn.messages for turn in turns)
         self._gate.end(self._place, len(turns))
@@ -250,15 +263,17 @@ class WorkerMachine(Generic[S]):
             for owned in self.shards.values():
                 owned.machine.hold_letters(held)
 
-    def runs_late(self, calls: int) -> None:
-        """Record how many calls were given up and still run."""
-        self._late = calls
+    def runs_late(self, calls: Mapping[str, int]) -> None:
+        """Record how many calls were given up and still run, by the name of their shard."""
+        self._late = Counter(calls)
+        for name, owned in self.shards.items():
+            owned.machine.late_calls = self._late[name]
         self._look_if_settled()
         self.interrupt()
 
     def _look_if_settled(self) -> None:
         """Tell the shards if nothing runs any more: only then a pause has drained them."""
-        settled = not (self.in_flight or self._late)
+        settled = not (self.in_flight or self._late.total())
         if settled is not self._settled:
             self._settled = settled
             for owned in self.shards.values():

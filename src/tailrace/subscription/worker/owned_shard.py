@@ -19,6 +19,8 @@ class OwnedShard:
         self.machine = ShardMachine(options, worker)
         self.in_flight = 0
         """The number of its messages in calls that are under way."""
+        self.calls = 0
+        """The number of its calls that are under way."""
         self.removed = False
         """True once the worker does not own the shard any more."""
         self.definitions = 0
@@ -29,6 +31,23 @@ class OwnedShard:
         """The progress that was posted last."""
         self.drain_reported = False
         """True once `Drained` was posted."""
+
+    @property
+    def has_room(self) -> bool:
+        """True if another call of the shard may begin. Those that were given up count while they
+        run: the endpoint may still work on them."""
+        most = self.machine.options.calls_max
+        return most is None or self.calls + self.machine.late_calls < most
+
+    @property
+    def can_call(self) -> bool:
+        """True if one of its messages can be called now."""
+        return self.machine.can_call and self.has_room
+
+    @property
+    def wants_alone(self) -> bool:
+        """True if one of its messages is to be called now with nothing else in flight."""
+        return self.machine.wants_alone and self.has_room
 
     @property
     def stored(self) -> bool:

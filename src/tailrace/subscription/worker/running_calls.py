@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable
 from math import inf
 from typing import Final
@@ -62,7 +63,7 @@ class RunningCalls:
         """Record that a call has ended. False if it was given up before."""
         with self._mutex:
             if self._given_up.pop(call, None) is not None:
-                self._source.runs_late(self.given_up)
+                self._source.runs_late(self._late_by_shard)
             return self._deadlines.pop(call, None) is not None
 
     def give_up(self) -> bool:
@@ -99,8 +100,12 @@ class RunningCalls:
                 del self._deadlines[call]
                 self._given_up[call] = call.names
             if late:
-                self._source.runs_late(self.given_up)
+                self._source.runs_late(self._late_by_shard)
         return late
+
+    @property
+    def _late_by_shard(self) -> Counter[str]:
+        return Counter(call.owned.name for call in self._given_up)
 
     @property
     def _late_names(self) -> set[bytes | Origin]:

@@ -220,6 +220,7 @@ class ShardIO(Generic[S]):
             retry=definition.retry,
             policy=definition.policy,
             filter=definition.message_filter,
+            calls_max=definition.load.concurrency_of(owned.number, definition.shards),
         )
         machine.follow(options)
         machine.paused = paused

@@ -6,7 +6,7 @@ import logging
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from tailrace.clock import Clock
@@ -111,8 +111,9 @@ class WorkerCalls:
         if failed:
             self._log_failure(call, outcome)
 
-    def runs_late(self, calls: int) -> None:
-        """Record how many calls were given up and still run: a pause that drains waits for them."""
+    def runs_late(self, calls: Mapping[str, int]) -> None:
+        """Record how many calls were given up and still run, by the name of their shard: a pause
+        that drains waits for them."""
         with self._lock:
             self._machine.runs_late(calls)
 
@@ -129,7 +130,7 @@ class WorkerCalls:
             owned, turn = found
             if not options.batch or turn.alone or turn.single or turn.slice is not None:
                 return owned, [turn]
-            return owned, [turn, *machine.take_more(owned, (options.batch_size or 1) - 1)]
+            return owned, [turn, *machine.take_more(owned, turn, (options.batch_size or 1) - 1)]
 
     def _slice_call(self, owned: StoredShard, turn: Turn) -> Call | None:
         """Return the call of a slice. If effects of its messages are stored, it is taken apart, and

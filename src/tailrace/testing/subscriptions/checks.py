@@ -43,6 +43,8 @@ class SubscriptionChecks:
         self.deaths: Counter[str] = Counter()
         """How often a message was alone in its worker when that ended, by position."""
         self.policies: dict[str, OnDeadLetter] = {}
+        self.calls_max: dict[str, int | None] = {}
+        """The most calls at a time of each subscription; None if there is no such limit."""
         self.requests = RequestChecks(simulation, storage)
         self._simulation = simulation
         self._storage = storage
@@ -138,6 +140,22 @@ class SubscriptionChecks:
             what = f"{holder.id} calls {position} in a pause in which {unit} is quiet"
             raise self._simulation.violation(what)
         self._shards[turn] = shard
+        self._check_calls(holder, subscription)
+
+    def _check_calls(self, holder: CheckedSession, subscription: str) -> None:
+        """Check the number of calls under way, without those of workers that lost the shard."""
+        most = self.calls_max[subscription]
+        owned = [
+            turn
+            for each, turns in self._in_flight.items()
+            if each.group == holder.group
+            for turn in turns
+            if (shard := self._shards.get(turn)) is not None
+            and self._storage.fenced_at(holder.group, shard[0]) == shard[1]
+        ]
+        if most is not None and len(owned) > most:
+            what = f"{holder.id} makes {len(owned)} calls under way, and {most} are allowed"
+            raise self._simulation.violation(what)
 
     def ended(self, holder: CheckedSession, turn: Turn) -> None:
         """Record that a call has ended, or that its worker has lost the shard."""

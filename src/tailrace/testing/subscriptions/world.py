@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tailrace.delivery.load_control import UNLIMITED, LoadControl
 from tailrace.delivery.process_gate import ProcessGate
 from tailrace.delivery.retry import Retry
 from tailrace.errors import InvalidValue
@@ -138,14 +139,16 @@ class SubscriptionWorld(GroupWorld):
         retry: Retry,
         policy: OnDeadLetter = OnDeadLetter.BLOCK,
         shards: int | None = None,
+        load: LoadControl = UNLIMITED,
     ) -> None:
         """Create a subscription."""
         main = find(self.storage, topic)
         assert main is not None
-        new = NewSubscription(topic, retry, policy, shards)
+        new = NewSubscription(topic, retry, policy, shards, load=load)
         self.storage.store.commit(creation_of(name, new, main, now_ms=0, identity=name))
         self._subscriptions.append(name)
         self.subscription_checks.policies[name] = policy
+        self.subscription_checks.calls_max[name] = load.concurrency_total
 
     def ask(
         self,

@@ -51,6 +51,7 @@ def test_a_subscription_is_shown_with_settings_workers_shards_and_blocked_keys(
         "retry           3 attempts, first delay 5s, max delay 5s",
         "on dead letter  block",
         "filter          none",
+        "concurrency     that of each worker",
         "start           earliest",
         "created         1970-01-01 00:00:00Z",
         *[line for line in shown if line.startswith("oldest message ")],

@@ -23,7 +23,7 @@ def cli(tmp_path: Path) -> CommandLine:
 def test_a_subscription_is_created_with_all_its_options(cli: CommandLine) -> None:
     options = (
         "--topic orders --attempts none --first-delay 2s --max-delay 1h --on-dead-letter continue"
-        " --from latest --shards 2 --rq-partitions 8 --dlq-partitions 4"
+        " --from latest --shards 2 --rq-partitions 8 --dlq-partitions 4 --concurrency-total 20"
     )
     created = cli.json("sub", "create", "crm", *options.split(), "--filter", "key == 'c7'")
     assert created == {
@@ -39,6 +39,7 @@ def test_a_subscription_is_created_with_all_its_options(cli: CommandLine) -> Non
             "rq_partitions": 8,
             "dlq_partitions": 4,
             "start": "latest",
+            "concurrency_total": "20",
         },
     }
     with tailrace.open(cli.hub) as hub:
@@ -103,7 +104,7 @@ def test_an_update_changes_what_is_given_and_is_audited(cli: CommandLine) -> Non
 
 def test_an_update_without_a_setting_is_a_usage_error(cli: CommandLine) -> None:
     error = cli.run("subscription", "update", "mailer", "--reason", "why", status=2).stderr
-    assert "give --attempts, --first-delay, --max-delay or --filter" in error
+    assert "give --attempts, --first-delay, --max-delay, --filter" in error
 
 
 def test_a_pause_and_its_end_are_shown_and_audited(cli: CommandLine) -> None:
@@ -143,3 +144,15 @@ def test_an_unknown_subscription_is_named_with_the_nearest_one(
     error = cli.run("subscription", *command, status=1).stderr
     assert error.startswith("UnknownSubscription: no subscription 'mailr'")
     assert "did you mean 'mailer'?" in error
+
+
+def test_the_total_of_calls_is_updated_shown_and_checked(cli: CommandLine) -> None:
+    update = ("subscription", "update", "mailer", "--concurrency-total")
+    assert cli.run(*update, "10").stdout == "mailer: concurrency total off -> 10\n"
+    shown = cli.run("subscription", "show", "mailer").stdout
+    assert "10 calls at a time in all workers" in shown
+    refused = cli.run(*update, "3", status=2).stderr
+    assert "concurrency_total is 3 · valid: 4 or more, one call for each of its shards" in refused
+    wrong = cli.run(*update, "many", status=2).stderr
+    assert "--concurrency-total is 'many' · valid: a whole number" in wrong
+    assert cli.run(*update, "off").stdout == "mailer: concurrency total 10 -> off\n"

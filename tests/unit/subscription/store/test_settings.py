@@ -6,8 +6,9 @@ import pytest
 
 from tailrace.backend.contract import Backend
 from tailrace.delivery.filter.message_filter import MessageFilter
+from tailrace.delivery.load_control import LoadChange, LoadControl
 from tailrace.delivery.retry import Retry
-from tailrace.errors import InvalidValue, UnknownSubscription
+from tailrace.errors import InvalidValue, SubscriptionExists, UnknownSubscription
 from tailrace.hub.hub import Hub
 from tailrace.subscription.store.lifecycle import (
     read_subscription,
@@ -52,3 +53,22 @@ def test_settings_that_are_the_same_are_not_written(hub: Hub, backend: Backend) 
     stored = create(backend)
     update_settings(backend, "crm", retry=RETRY, filter=None)
     assert read_subscription(backend, "crm").version == stored.version
+
+
+def test_load_control_may_change_and_is_checked_against_the_shards(
+    hub: Hub, backend: Backend
+) -> None:
+    hub.create_topic("orders", partitions=4)
+    with pytest.raises(InvalidValue, match="concurrency_total is 3 · valid: 4 or more"):
+        create(backend, load=LoadControl(3))
+    assert subscription_names(backend) == []
+    create(backend, load=LoadControl(10))
+    assert read_subscription(backend, "crm").definition.load == LoadControl(10)
+    update_settings(backend, "crm", load=LoadChange(20))
+    assert read_subscription(backend, "crm").definition.load == LoadControl(20)
+    with pytest.raises(InvalidValue, match="concurrency_total is 2 · valid: 4 or more"):
+        update_settings(backend, "crm", load=LoadChange(2))
+    update_settings(backend, "crm", retry=RETRY)
+    assert read_subscription(backend, "crm").definition.load == LoadControl(20)
+    with pytest.raises(SubscriptionExists, match="its concurrency_total is 20, not off"):
+        create(backend, exist_ok=True)

@@ -12,25 +12,30 @@ from tailrace.subscription.shard.commit.commit import ShardCommit
 from tailrace.subscription.shard.commit.counts import ShardCounts
 from tailrace.subscription.shard.intake import Intake
 from tailrace.subscription.shard.lag import KeyLag
+from tailrace.subscription.shard.options import Acking, ShardOptions
 from tailrace.subscription.shard.queues import Queue
 from tailrace.subscription.shard.turn import NO_ATTEMPTS, Turn
 
 
 def mark_calls(
     ready: ShardCommit,
-    turns: list[Turn],
-    *,
+    options: ShardOptions,
     worker: str,
-    ahead: int,
+    *,
     calls: Calls,
     lag: KeyLag,
     intake: Intake,
 ) -> None:
-    """Let a commit permit the calls that wait for it.
+    """Let a commit permit the calls that wait for it. Those that are to be acknowledged before wait
+    on.
 
-    With those of messages that follow them, as far as there is room: at most `ahead` permits are
-    stored beside those of calls under way and of suspects.
+    With those of messages that follow them, as far as there is room: at most `calls_ahead` permits
+    are stored beside those of calls under way and of suspects.
     """
+    turns = calls.pop_unmarked()
+    if options.acking is Acking.BEFORE_CALL:
+        calls.unmarked = [turn for turn in turns if turn.queue is not Queue.DLQ]
+        turns = [turn for turn in turns if turn.queue is Queue.DLQ]
     for turn in turns:
         if turn.alone or turn.queue is not Queue.MQ:
             ready.attempts[turn.known_origin] = turn.mark(worker)
@@ -38,7 +43,7 @@ def mark_calls(
     marked = [turn for turn in ready.marked if _needs_permit(turn)]
     permitted = [turn for turn in calls.permitted if turn.queue is Queue.MQ]
     under_way = [turn for turn in calls.under_way if turn.queue is Queue.MQ]
-    room = max(0, ahead - len(marked) - len(permitted))
+    room = max(0, options.calls_ahead - len(marked) - len(permitted))
     taken: dict[Partition, set[int]] = {}
     for turn in (*under_way, *permitted, *marked):
         for partition, offsets in lag.offsets(turn, 0):
