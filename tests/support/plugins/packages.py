@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 ACME = Path(__file__).parent / "acme"
+CATALOG = Path(__file__).parent / "catalog"
+"""Modules that the page on plug-ins shows; not a package."""
 
 
 def install(project: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:

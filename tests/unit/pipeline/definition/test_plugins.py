@@ -20,7 +20,7 @@ from tailrace.pipeline.definition.plugins import PluginKind
 from tailrace.pipeline.offsets import Offsets
 from tailrace.pipeline.writer import Attempt, RefusedRecord, Writer
 from tailrace.source.reader import Reader, Until
-from tests.support.plugins.packages import ACME, install, make_project
+from tests.support.plugins.packages import ACME, CATALOG, install, make_project
 from tests.support.rows import record, rows_of
 
 PAGE = Path(__file__).parents[4] / "docs" / "writing-plugins.md"
@@ -135,15 +135,21 @@ def test_the_writer_of_the_example_writes_removes_and_names_refused_rows(tmp_pat
     assert {file.parent.name for file in tmp_path.rglob("*.json")} == {"orders"}
 
 
-def test_the_page_shows_the_example_as_it_is() -> None:
+def test_the_page_shows_the_examples_as_they_are() -> None:
     page = PAGE.read_text()
-    shown = "".join(re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
+    before, heading, after = page.partition("\n## A reader for many tasks\n")
+    section, _, rest = after.partition("\n## ")
+    shown = "".join(re.findall(r"^```python\n(.*?)^```$", before + rest, re.MULTILINE | re.DOTALL))
     assert "".join(shown.split()) == "".join((ACME / "acme_tailrace.py").read_text().split())
     assert (ACME / "pyproject.toml").read_text() in page
+    assert heading
+    for module in CATALOG.glob("*.py"):
+        assert f"```python\n{module.read_text()}```\n" in section, module
 
 
 def test_the_example_imports_from_public_packages_alone() -> None:
     source = (ACME / "acme_tailrace.py").read_text()
+    source += (CATALOG / "catalog_reader.py").read_text()
     imported = re.findall(r"^from (tailrace[\w.]*) import", source, re.MULTILINE)
     assert set(imported) <= set(PUBLIC)
     assert set(imported) >= {"tailrace.readers", "tailrace.writers"}
