@@ -13,7 +13,7 @@ def trace_of(code: str, module: str = "shop.mails") -> str:
     exec(compile(f"def handle():\n    {code}", "mails.py", "exec"), namespace)
     # As Tailrace calls the function of a user.
     caller = {
-        "__name__": "tailrace.subscription.worker.thread_calls",
+        "__name__": "tailrace.subscription.worker.runners.thread_calls",
         "handle": namespace["handle"],
     }
     try:

@@ -103,14 +103,18 @@ class Subscription:
         """Its dead letters: to list, show, redeliver and discard."""
         return DeadLetters(self.held.dead_letters)
 
-    async def start(self, handler: Handler[Any], **options: Unpack[StartOptions]) -> Worker:
+    async def start(
+        self, handler: Handler[Any] | None = None, **options: Unpack[StartOptions]
+    ) -> Worker:
         """Start a worker, for `async with`; see `tailrace.Subscription.start`.
 
         Coroutine functions are awaited on an event loop of the worker, in another thread.
         """
         return Worker(await asyncio.to_thread(self.held.start, handler, **options))
 
-    async def run(self, handler: Handler[Any], **options: Unpack[StartOptions]) -> None:
+    async def run(
+        self, handler: Handler[Any] | None = None, **options: Unpack[StartOptions]
+    ) -> None:
         """Work until the worker ends, or the task is cancelled; see `start`."""
         async with await self.start(handler, **options) as worker:
             await worker.wait()

@@ -28,6 +28,7 @@ from tailrace.group.group import Group
 from tailrace.group.runtime.runtime import close_runtimes
 from tailrace.group.store.definition import group_names, parse_shared
 from tailrace.group.store.start import StartLike, parse_start
+from tailrace.hub.endpoint import DeliveryOptions, delivery_changes
 from tailrace.hub.queue import Queue, QueueOptions, open_queue
 from tailrace.hub.subscription import Subscription
 from tailrace.hub.topic import Topic
@@ -264,7 +265,7 @@ class Hub(Unpicklable):
         dlq_partitions: int | None = None,
         uneven: bool = False,
         exist_ok: bool = False,
-        **load: Unpack[LoadOptions],
+        **options: Unpack[DeliveryOptions],
     ) -> Subscription:
         """Create a subscription, which delivers the messages of a topic in order per key.
 
@@ -273,21 +274,20 @@ class Hub(Unpicklable):
         on, which has the forms of `Topic.tail`. `shards` is the number of parts that workers share,
         by default one for each partition; one that does not divide the partitions needs `uneven`.
         `concurrency_total` is the most calls at a time over all workers: at least one per shard.
+        With an `endpoint`, a URL, its workers post the messages there: see `EndpointOptions`.
 
         With `exist_ok`, an existing one is opened if it is the same. Raises `SubscriptionExists`,
         `UnknownTopic`, `InvalidName` if a pipeline has the name, and `InvalidValue`.
         """
+        load, endpoint = delivery_changes(options)
+        policy = OnDeadLetter.parse(on_dead_letter)
         new = NewSubscription(
-            topic,
-            retry,
-            OnDeadLetter.parse(on_dead_letter),
-            shards,
-            rq_partitions,
-            dlq_partitions,
+            *(topic, retry, policy, shards, rq_partitions, dlq_partitions),
             filter=filter or None,
             uneven=uneven,
             start=parse_start(start),
-            load=parse_load(**load).applied(LoadControl()),
+            endpoint=endpoint.made(),
+            load=load.applied(LoadControl()),
         )
         now_ms = self._clock.now_ms()
         create_subscription(self.backend, name, new, now_ms=now_ms, exist_ok=exist_ok)

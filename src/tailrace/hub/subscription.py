@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Required, TypeAlias, Unpack
 from tailrace.backend.contract import Backend
 from tailrace.backend.pickling import Unpicklable
 from tailrace.clock import Clock
-from tailrace.delivery.load_control import LoadOptions, parse_load
 from tailrace.delivery.retry import Retry
 from tailrace.errors import InvalidValue
 from tailrace.group.consumer.handlers import BatchHandler, Handler, awaits
@@ -17,6 +16,7 @@ from tailrace.group.group import check_reason
 from tailrace.group.store.history import record_change
 from tailrace.group.store.start import StartLike
 from tailrace.hub.dead_letters import DeadLetters
+from tailrace.hub.endpoint import DeliveryOptions, OptionsOfHandlers, check_called, delivery_changes
 from tailrace.hub.handler import check_batch, check_handler, label_of, payload_type
 from tailrace.hub.topic import Topic
 from tailrace.message import Message, Position
@@ -48,7 +48,7 @@ DeliveryHandler: TypeAlias = Handler[Any] | BatchHandler[Any]
 """A function or coroutine function of a delivery, or of a list of them."""
 
 
-class SubscriptionOptions(LoadOptions, total=False):
+class SubscriptionOptions(DeliveryOptions, total=False):
     """The options of `Hub.create_subscription`."""
 
     topic: Required[str]
@@ -126,12 +126,12 @@ class Subscription(Unpicklable):
 
     def start(
         self,
-        handler: DeliveryHandler,
+        handler: DeliveryHandler | None = None,
         *,
         type: Any = None,
         id: str | None = None,
         concurrency: int = CONCURRENCY,
-        timeout: timedelta | str = TIMEOUT,
+        timeout: timedelta | str | None = None,
         filter: Callable[[Message[Any]], bool] | None = None,
         drain_timeout: timedelta | str = DRAIN_TIMEOUT,
         guarantee: str = "at-least-once",
@@ -144,7 +144,8 @@ class Subscription(Unpicklable):
         It calls the handler, a function or a coroutine function, with a `Delivery` of each message,
         at most `concurrency` at a time and one of each key. Returning is success; `Reject` makes
         the message a dead letter; `RetryLater` sets the delay of its next attempt; any other error,
-        and a call that takes longer than `timeout`, means another attempt. Any number of workers,
+        and a call that takes longer than `timeout`, 30 s by default, means another attempt. Without
+        a handler it posts the messages to the endpoint of the subscription. Any number of workers,
         in any processes, share the messages. Messages for which `filter` is False are acknowledged
         and not delivered. Values are decoded to `type`, or else to the type in the annotation
         ``Delivery[TYPE]`` of the handler; without any they have the type that they were pushed
@@ -164,16 +165,16 @@ class Subscription(Unpicklable):
         # Imported here: only workers need sockets and threads.
         from tailrace.subscription.worker.worker import start_worker
 
-        what = f"handler {label_of(handler)}"
-        check_handler(handler, what)
-        kind = payload_type(handler, {}, what) if type is None else type
         stored = read_subscription(self._backend, self.name)
-        main = stored.main
-        View(self._backend, stored.definition.topic, main).agree_on(ValueType.of(kind))
+        of_handlers = OptionsOfHandlers(type, timeout, guarantee, batch, effects)
+        endpoint = stored.definition.endpoint
+        check_called(self.name, endpoint, handler, of_handlers)
+        kind = type if type is not None or handler is None else _type_of(handler)
+        View(self._backend, self.topic, stored.main).agree_on(ValueType.of(kind))
         options = WorkerOptions.of(
             id=id,
             concurrency=concurrency,
-            timeout=timeout,
+            timeout=timeout or (TIMEOUT if endpoint is None else endpoint.timeout),
             filter=filter,
             drain_timeout=drain_timeout,
             guarantee=guarantee,
@@ -181,26 +182,29 @@ class Subscription(Unpicklable):
             batch_size=batch_size,
             effects=effects,
         )
-        if type is None:
-            check_batch(handler, batch, {}, what)
-        if effects is not None:
-            self._check_effects(effects, handler, what)
+        if handler is not None:
+            self._check_use(handler, type, options)
         return start_worker(
             self._backend,
             self.name,
             handler,
             options,
-            decode=Payload(kind, main.definition.content_type).decode_message,
+            decode=Payload(kind, stored.main.definition.content_type).decode_message,
             settings=self._settings,
             find_topic=self._find_topic,
         )
 
-    def _check_effects(self, effects: Effects, handler: DeliveryHandler, what: str) -> None:
-        if awaits(handler):
-            raise InvalidValue(what, handler, "a function that is not async, with effects")
-        effects.check(self._backend.name)
+    def _check_use(self, handler: DeliveryHandler, type: Any, options: WorkerOptions) -> None:
+        """Check that a handler fits the options of its worker."""
+        what, effects = _named(handler), options.effects
+        if type is None:
+            check_batch(handler, options.batch, {}, what)
+        if effects is not None:
+            if awaits(handler):
+                raise InvalidValue(what, handler, "a function that is not async, with effects")
+            effects.check(self._backend.name)
 
-    def run(self, handler: DeliveryHandler, **options: Unpack[StartOptions]) -> None:
+    def run(self, handler: DeliveryHandler | None = None, **options: Unpack[StartOptions]) -> None:
         """Work in this thread until the worker is stopped. The `options` are those of `start`."""
         with self.start(handler, **options) as worker:
             worker.wait()
@@ -229,14 +233,18 @@ class Subscription(Unpicklable):
         *,
         retry: Retry | None = None,
         filter: str | None = None,
-        **load: Unpack[LoadOptions],
+        **options: Unpack[DeliveryOptions],
     ) -> None:
-        """Change the retry policy, the filter or the load control; None leaves one as it is.
+        """Change the retry policy, the filter, the load control or the endpoint; None leaves one as
+        it is.
 
-        An empty filter removes it, and ``"off"`` a part of load control. Running workers follow.
+        An empty filter or secret removes it, and ``"off"`` a part of load control. Running workers
+        follow, except that a longer timeout holds from their next start.
         """
-        change = parse_load(**load)
-        update_settings(self._backend, self.name, retry=retry, filter=filter, load=change)
+        load, endpoint = delivery_changes(options)
+        update_settings(
+            self._backend, self.name, retry=retry, filter=filter, load=load, endpoint=endpoint
+        )
 
     def delete(self) -> None:
         """Delete the subscription with its RQ, its DLQ and its progress. The topic stays.
@@ -248,3 +256,13 @@ class Subscription(Unpicklable):
     def _record(self, what: str, why: str) -> None:
         group = worker_group(self.name)
         record_change(self._backend, group, what, why, self._clock.now_ms())
+
+
+def _type_of(handler: DeliveryHandler) -> Any:
+    """Return the type of the payloads of a handler, which is checked."""
+    check_handler(handler, _named(handler))
+    return payload_type(handler, {}, _named(handler))
+
+
+def _named(handler: DeliveryHandler) -> str:
+    return f"handler {label_of(handler)}"

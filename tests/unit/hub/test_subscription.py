@@ -13,7 +13,6 @@ import pytest
 
 import tailrace
 import tailrace.aio
-from tailrace.delivery.load_control import LoadOptions
 from tailrace.delivery.retry import Retry
 from tailrace.errors import (
     InvalidName,
@@ -24,6 +23,7 @@ from tailrace.errors import (
     UnknownTopic,
 )
 from tailrace.group.store.history import read_history
+from tailrace.hub.endpoint import DeliveryOptions
 from tailrace.hub.hub import Hub
 from tailrace.hub.subscription import SubscriptionOptions
 from tailrace.message import Position
@@ -61,9 +61,9 @@ def test_the_types_of_options_are_those_of_the_function(
     ]
     known = {"Worker": tailrace.Worker}  # imported for type checkers only
     hints, expected = get_type_hints(options), get_type_hints(function, None, known)
-    if "load" in expected:
-        expected |= get_type_hints(LoadOptions)
-        named += LoadOptions.__annotations__
+    if "options" in expected:
+        expected |= get_type_hints(DeliveryOptions)
+        named += get_type_hints(DeliveryOptions)
     assert hints == {name: expected[name] for name in named}
 
 

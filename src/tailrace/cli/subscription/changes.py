@@ -15,6 +15,7 @@ from tailrace.cli.arguments import (
 )
 from tailrace.cli.command import verb
 from tailrace.cli.context import CommandContext
+from tailrace.cli.subscription.endpoint_options import endpoint_options
 from tailrace.cli.subscription.pause_text import paused_text, resumed_text
 from tailrace.cli.terminal.confirm import PlannedChange, planned
 
@@ -92,6 +93,7 @@ def resume(context: CommandContext, subscription: str, reason: str) -> None:
     tailrace subscription update mailer --filter "header.country == 'IN'"
     tailrace subscription update mailer --filter ''
     tailrace subscription update mailer --concurrency-total 20
+    tailrace subscription update crm --endpoint https://crm.example/v2/hook
     """,
 )
 @subscription_argument
@@ -100,13 +102,16 @@ def resume(context: CommandContext, subscription: str, reason: str) -> None:
 @max_delay_option
 @click.option("--filter", metavar="EXPRESSION", help="New filter; '' removes the filter.")
 @concurrency_total_option
+@endpoint_options
 @optional_reason
 @click.pass_obj
 def update(context: CommandContext, /, subscription: str, **options: Any) -> None:
     """Change the settings of a subscription or queue.
 
-    Values that are not given stay as they are. Running workers follow at once. The topic, the
-    shards and the policy on dead letters cannot be changed.
+    Values that are not given stay as they are; an empty filter or secret removes it. Running
+    workers follow at once, except that a longer timeout of an endpoint holds from their next start.
+    The topic, the shards and the policy on dead letters cannot be changed, and a subscription that
+    calls a handler gets no endpoint.
     """
     from tailrace.operations.subscription import changes
 
@@ -122,24 +127,19 @@ def _updated_text(report: UpdateReport) -> str:
     name = report.subscription
     if not report.changed:
         return f"{name}: no setting has changed"
+    before, after = report.before.changeable, report.after.changeable
     return "\n".join(
-        f"{name}: {what} {_shown(was)} -> {_shown(now)}"
-        for what, was, now in (
-            ("attempts", report.before.attempts, report.after.attempts),
-            ("first delay", report.before.first_delay, report.after.first_delay),
-            ("max delay", report.before.max_delay, report.after.max_delay),
-            ("filter", report.before.filter, report.after.filter),
-            (
-                "concurrency total",
-                report.before.concurrency_total,
-                report.after.concurrency_total,
-            ),
-        )
-        if was != now
+        f"{name}: {option.replace('_', ' ')} {_shown(before[option])} -> {_shown(now)}"
+        for option, now in after.items()
+        if before[option] != now
     )
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "none"
     return "none" if value is None else str(value)
 
 

@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     examples="""
     tailrace subscription run mailer shop.mail:send
     tailrace subscription run mailer shop/mail.py:send --concurrency 64 --timeout 5s
+    tailrace subscription run crm
     """,
 )
 @subscription_argument
-@click.argument("handler", metavar="MODULE:FUNCTION|FILE:FUNCTION")
+@click.argument("handler", metavar="[MODULE:FUNCTION|FILE:FUNCTION]", required=False)
 @click.option(
     "--concurrency",
     type=int,
@@ -39,9 +40,7 @@ if TYPE_CHECKING:
 @click.option(
     "--timeout",
     metavar="DURATION",
-    default=TIMEOUT,
-    show_default=True,
-    help="A call that takes longer has failed.",
+    help=f"A call of the handler that takes longer has failed.  [default: {TIMEOUT}]",
 )
 @click.option(
     "--drain-timeout",
@@ -52,11 +51,14 @@ if TYPE_CHECKING:
 )
 @click.option("--id", metavar="NAME", help="Name of the worker, for people.")
 @click.pass_obj
-def run(context: CommandContext, /, subscription: str, handler: str, **options: Any) -> None:
+def run(context: CommandContext, /, subscription: str, handler: str | None, **options: Any) -> None:
     """Run a worker of a subscription in this process.
 
-    HANDLER is a Python function or coroutine function of one argument, a Delivery; the annotation
-    Delivery[Order] is the type of its value. Any number of workers share the messages: run the
+    Without a handler it delivers to the endpoint of the subscription, with the timeout that is
+    stored there. A handler is a Python function or coroutine function of one argument, a Delivery;
+    the annotation Delivery[Order] is the type of its value.
+
+    Any number of workers share the messages: run the
     command in as many processes as wanted, on every machine that has the hub. To run the handlers
     of several subscriptions, declare them in an App.
 
@@ -68,7 +70,7 @@ def run(context: CommandContext, /, subscription: str, handler: str, **options: 
     from tailrace.operations.subscription.run import run_worker
 
     log_json_without_terminal()
-    function = load_from(handler, load_handler)
+    function = None if handler is None else load_from(handler, load_handler)
     log_other_libraries()
     with Signals(interrupt) as signals:
 

@@ -108,6 +108,7 @@ def _subscription_text(found: SubscriptionDetail) -> str:
         ("queue" if summary.queue else "subscription", summary.name),
         ("topic", _topic(summary)),
         ("state", f"{summary.state}{since}: {found.why}"),
+        *_endpoint(settings),
         ("retry", _retry(settings)),
         ("on dead letter", settings.on_dead_letter),
         ("filter", settings.filter or "none"),
@@ -137,9 +138,25 @@ def _concurrency(settings: SubscriptionSettings) -> str:
     return "that of each worker" if total == "off" else f"{total} calls at a time in all workers"
 
 
+def _endpoint(settings: SubscriptionSettings) -> Iterator[tuple[str, str]]:
+    """Yield the endpoint and its options."""
+    found = settings.endpoint
+    if found is None:
+        return
+    yield "endpoint", found.endpoint
+    yield "timeout", found.timeout
+    yield "secret", found.secret or "none, deliveries are not signed"
+    yield "private addresses", "allowed" if found.allow_private else "refused"
+    if found.retry_statuses:
+        yield "retried statuses", ", ".join(map(str, found.retry_statuses))
+
+
 def _workers(found: SubscriptionDetail) -> str:
     if not found.workers:
-        run = f"tailrace subscription run {found.summary.name} MODULE:FUNCTION"
+        run = f"tailrace subscription run {found.summary.name}"
+        if found.settings.endpoint is not None:
+            return f"no worker runs; start one: {run}"
+        run += " MODULE:FUNCTION"
         return f"no worker runs; start the app of the subscription, or: {run}"
     text = table(
         ("worker", "process", "since", "last heartbeat", "shards"),

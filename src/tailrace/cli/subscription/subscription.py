@@ -21,6 +21,7 @@ from tailrace.cli.subscription.changes import (
     resume,
     update,
 )
+from tailrace.cli.subscription.endpoint_options import endpoint_options
 from tailrace.cli.subscription.run import run
 from tailrace.cli.subscription.show import history, list_, show
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     tailrace subscription create mailer --topic orders --attempts 20 --max-delay 1h
     tailrace subscription create india --topic orders --filter "header.country == 'IN'"
     tailrace subscription create audit --topic orders --on-dead-letter continue --from latest
+    tailrace subscription create crm --topic orders --endpoint https://crm.example/hook \\
+        --secret file:/run/secrets/crm
     """,
 )
 @click.argument("subscription")
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 @max_delay_option
 @on_dead_letter_option
 @concurrency_total_option
+@endpoint_options
 @click.option("--filter", metavar="EXPRESSION", help="Deliver only messages that match; see above.")
 @click.option(
     "--from",
@@ -64,9 +68,10 @@ if TYPE_CHECKING:
 def create(context: CommandContext, /, subscription: str, topic: str, **options: Any) -> None:
     """Create a subscription of a topic.
 
-    It delivers the messages of the topic to a handler, in order per key. A message that fails is
-    retried, and its key waits; other keys continue. After its last attempt it becomes a dead
-    letter. Workers call the handler: tailrace subscription run, or an App.
+    It delivers the messages of the topic to a handler, or to an HTTP endpoint, in order per key. A
+    message that fails is retried, and its key waits; other keys continue. After its last attempt it
+    becomes a dead letter. Workers call the handler: tailrace subscription run, or an App. With
+    --endpoint they post the messages there instead, as CloudEvents.
 
     \b
     EXPRESSION is over the key and the headers, such as
@@ -90,8 +95,12 @@ def create(context: CommandContext, /, subscription: str, topic: str, **options:
 def _created_text(created: CreatedSubscription) -> str:
     name, settings = created.name, created.settings
     shards = format_amount(settings.shards, "shard")
-    run = f"tailrace subscription run {name} MODULE:FUNCTION"
-    return f"{name}: delivers {settings.topic}, {shards}; run a worker: {run}"
+    run, to = f"tailrace subscription run {name}", ""
+    if settings.endpoint is None:
+        run += " MODULE:FUNCTION"
+    else:
+        to = f" to {settings.endpoint.endpoint}"
+    return f"{name}: delivers {settings.topic}{to}, {shards}; run a worker: {run}"
 
 
 subscription_command = Noun(

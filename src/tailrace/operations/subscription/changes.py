@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from tailrace.amount import format_amount
@@ -16,6 +16,7 @@ from tailrace.operations.subscription.settings import (
     SubscriptionSettings,
     parse_load_options,
     parse_retry,
+    parse_statuses,
 )
 from tailrace.subscription.store.describe import SubscriptionInfo, describe
 from tailrace.subscription.store.lifecycle import delete_subscription, deletion_interrupted
@@ -23,7 +24,7 @@ from tailrace.subscription.store.lifecycle import delete_subscription, deletion_
 
 @dataclass(frozen=True, slots=True)
 class UpdateReport:
-    """The settings of a subscription before and after a change of its settings."""
+    """The settings of a subscription before and after a change."""
 
     subscription: str
     before: SubscriptionSettings
@@ -44,23 +45,36 @@ def update(
     max_delay: str | None = None,
     filter: str | None = None,
     concurrency_total: str | None = None,
+    endpoint: str | None = None,
+    timeout: str | None = None,
+    secret: str | None = None,
+    allow_private: bool | None = None,
+    retry_statuses: str | None = None,
     reason: str = "",
 ) -> UpdateReport:
-    """Change the retry policy, the filter and the load control of a subscription; None leaves a
-    value as it is.
+    """Change the retry policy, the filter, the load control and the endpoint of a subscription.
 
-    An empty filter removes it. Running workers follow at once.
+    None leaves a value as it is. An empty filter or secret removes it. Running workers follow at
+    once.
     """
     subscription = hub.subscription(name)
     held = subscription.definition
     given = (attempts, first_delay, max_delay)
     retry = None if given == (None, None, None) else parse_retry(held.retry, *given)
-    load = parse_load_options(concurrency_total)
-    subscription.update(retry=retry, filter=filter, **load)
+    subscription.update(
+        retry=retry,
+        filter=filter,
+        endpoint=endpoint,
+        timeout=timeout,
+        secret=secret,
+        allow_private=allow_private,
+        retry_statuses=parse_statuses(retry_statuses),
+        **parse_load_options(concurrency_total),
+    )
     before, after = (SubscriptionSettings.of(each) for each in (held, subscription.definition))
     report = UpdateReport(name, before, after)
     if report.changed:
-        was, now = asdict(before), asdict(after)
+        was, now = before.changeable, after.changeable
         changed = [option for option in now if now[option] != was[option]]
         done = ", ".join(f"{_words(option)} {_shown(now[option])}" for option in changed)
         entry = audit_entry(
@@ -124,4 +138,6 @@ def _words(option: str) -> str:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "none"
     return "none" if value is None else str(value)

@@ -10,6 +10,7 @@ from tailrace.operations.subscription.settings import (
     SubscriptionSettings,
     parse_load_options,
     parse_retry,
+    parse_statuses,
 )
 from tailrace.subscription.shard.queues import OnDeadLetter
 
@@ -39,6 +40,11 @@ def create_subscription(
     dlq_partitions: int | None = None,
     concurrency_total: str | None = None,
     exist_ok: bool = False,
+    endpoint: str | None = None,
+    timeout: str | None = None,
+    secret: str | None = None,
+    allow_private: bool | None = None,
+    retry_statuses: str | None = None,
 ) -> CreatedSubscription:
     """Create a subscription. Raise `SubscriptionExists` if the name is taken.
 
@@ -56,6 +62,11 @@ def create_subscription(
         dlq_partitions=dlq_partitions,
         uneven=uneven,
         exist_ok=exist_ok,
+        endpoint=endpoint,
+        timeout=timeout,
+        secret=secret,
+        allow_private=allow_private,
+        retry_statuses=parse_statuses(retry_statuses),
         **parse_load_options(concurrency_total),
     )
     return CreatedSubscription(name, SubscriptionSettings.of(created.definition))

@@ -10,6 +10,7 @@ from tailrace.amount import format_amount
 from tailrace.hub.hub import Hub
 from tailrace.operations.explanation import Explanation, Fact, Remedy
 from tailrace.operations.health import time_text
+from tailrace.subscription.endpoint.definition import Endpoint
 from tailrace.subscription.shard.queues import OnDeadLetter, Queue
 from tailrace.subscription.store.key_state import HeadMessage, KeyState, KeyStatus
 from tailrace.subscription.store.owners import ShardOwner
@@ -23,11 +24,12 @@ IN_QUEUE: Final = {
 
 def explain_key(hub: Hub, name: str, key: str) -> Explanation:
     """Explain a key. Raise `UnknownSubscription`, or `InvalidValue` for an empty key."""
-    state = hub.subscription(name).explain(key)
+    subscription = hub.subscription(name)
+    state, run = subscription.explain(key), run_remedy(name, subscription.definition.endpoint)
     facts = [*_behind(state), *_last(state), owner_fact(hub, state.shard, state.owner)]
     facts += _set_aside(state)
     waits = state.head is not None
-    remedies = tuple(_remedies(state))
+    remedies = tuple(_remedies(state, run))
     return Explanation(f"{name} --key {key}", waits, headline(state), tuple(facts), remedies)
 
 
@@ -88,8 +90,10 @@ def owner_fact(hub: Hub, shard: int, owner: ShardOwner | None) -> Fact:
     return Fact("owner", text)
 
 
-def run_remedy(name: str) -> Remedy:
+def run_remedy(name: str, endpoint: Endpoint | None) -> Remedy:
     """Return the command that runs a worker."""
+    if endpoint is not None:
+        return Remedy("run", f"tailrace subscription run {name}", f"delivers to {endpoint.url}")
     command = f"tailrace subscription run {name} MODULE:FUNCTION"
     return Remedy("run", command, "or start the app that declares the subscription")
 
@@ -144,7 +148,8 @@ def _set_aside(state: KeyState) -> Iterator[Fact]:
         yield Fact("set aside", f"{letters}; later messages are delivered without them")
 
 
-def _remedies(state: KeyState) -> Iterator[Remedy]:
+def _remedies(state: KeyState, run: Remedy) -> Iterator[Remedy]:
+    """Yield the commands that help; `run` runs a worker."""
     name, key = state.subscription, shlex.quote(state.key)
     head = state.head
     if state.state is KeyStatus.BLOCKED and head is not None:
@@ -153,13 +158,13 @@ def _remedies(state: KeyState) -> Iterator[Remedy]:
         then = f"then redeliver the {state.dlq - 1:,} behind it" if state.dlq > 1 else ""
         yield Remedy("skip", f"tailrace dlq {name} discard {head.origin} --reason TEXT", then)
         if state.owner is None:
-            yield run_remedy(name)
+            yield run
     elif state.dlq and state.on_dead_letter is OnDeadLetter.CONTINUE:
         again = f"tailrace dlq {name} redeliver --key {key}"
         yield Remedy("retry", again, format_amount(state.dlq, "dead letter"))
     if state.paused is not None:
         yield Remedy("resume", f"tailrace subscription resume {name}", "its workers continue")
     if state.state is KeyStatus.UNATTENDED and head is not None:
-        yield run_remedy(name)
+        yield run
     if state.state is KeyStatus.WAITING:
         yield Remedy("subscription", f"tailrace explain {name}")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tailrace.amount import format_amount
+from tailrace.duration import format_duration
 from tailrace.errors import InvalidValue
 from tailrace.hub.hub import Hub
 from tailrace.operations.explanation import ExplainedPart, Explanation, Fact, Remedy
@@ -26,6 +27,7 @@ from tailrace.operations.subscription.health import (
     silent_workers,
     worker_word,
 )
+from tailrace.subscription.endpoint.definition import Endpoint
 from tailrace.subscription.store.backlog import BlockedKey
 from tailrace.subscription.store.definition import StoredSubscription, as_opened
 from tailrace.subscription.store.describe import SubscriptionInfo, describe
@@ -116,7 +118,7 @@ def remedies_of(info: SubscriptionInfo, state: SubscriptionState) -> Iterator[Re
     if info.paused is not None:
         yield Remedy("resume", resume_command(info), "its workers continue")
     if not info.workers and (backlog.mq or backlog.rq or backlog.blocked_keys or info.requests):
-        yield run_remedy(name)
+        yield run_remedy(name, info.endpoint)
     if state is SubscriptionState.SILENT:
         outcome = "names the process: resume or end it"
         yield Remedy("owner", f"tailrace subscription show {name}", outcome)
@@ -135,9 +137,23 @@ def _settings(info: SubscriptionInfo) -> Iterator[Fact]:
     delivers = shards if info.queue else f"{info.topic}, in {shards}"
     name = "queue" if info.queue else "delivers"
     yield Fact(name, f"{delivers}, on_dead_letter={info.on_dead_letter.value}")
+    if info.endpoint is not None:
+        yield Fact("endpoint", endpoint_text(info.endpoint))
     yield Fact("retry", describe_retry(info.retry))
     if info.filter is not None:
         yield Fact("filter", info.filter)
+
+
+def endpoint_text(endpoint: Endpoint) -> str:
+    """Return an endpoint with its options, without its secret."""
+    text = f"{endpoint.url}, timeout {format_duration(endpoint.timeout)}"
+    secret = endpoint.shown_secret
+    text += ", not signed" if secret is None else f", signed by {secret}"
+    if endpoint.allow_private:
+        text += ", private addresses are allowed"
+    if endpoint.retry_statuses:
+        text += f", also retried: {', '.join(map(str, endpoint.retry_statuses))}"
+    return text
 
 
 def _waiting(info: SubscriptionInfo) -> Iterator[Fact]:

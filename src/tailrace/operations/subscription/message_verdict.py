@@ -122,7 +122,7 @@ def _attended(
     if find_pause(hub.backend, name) is not None:
         return "PAUSED", (Remedy("resume", f"tailrace subscription resume {name}"),)
     if place.shard not in shard_owners(hub.backend, name, stored.definition):
-        return "UNATTENDED", (run_remedy(name),)
+        return "UNATTENDED", (run_remedy(name, stored.definition.endpoint),)
     return None, ()
 
 

@@ -1,4 +1,4 @@
-"""Running a worker of a subscription with one handler."""
+"""Running a worker of a subscription, with one handler or with its endpoint."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class WorkerReport:
 def run_worker(
     hub: Hub,
     name: str,
-    handler: Handler[Any],
+    handler: Handler[Any] | None,
     started: Callable[[Worker], None],
     **options: Unpack[StartOptions],
 ) -> WorkerReport:

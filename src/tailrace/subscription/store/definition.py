@@ -20,6 +20,7 @@ from tailrace.delivery.load_control import LoadControl
 from tailrace.delivery.retry import Retry
 from tailrace.errors import InvalidValue, UnknownTopic
 from tailrace.group.store.start import Start, format_start
+from tailrace.subscription.endpoint.definition import Endpoint
 from tailrace.subscription.layout.agreement import NamedShape, check_agreement, valid_shards
 from tailrace.subscription.layout.assignment import CONTIGUOUS, Assignment, assignment
 from tailrace.subscription.layout.mirror import first_queue, queue_shape, switched_queue
@@ -48,7 +49,8 @@ class SubscriptionDefinition(msgspec.Struct, frozen=True):
     `dlq_partitions` are as given; None mirrors the topic. Messages that do not match `filter` are
     acknowledged and not delivered. `start` is where it began, as `format_start` writes it. `queue`:
     it is the consumer of a queue, which has the name of its topic. `replay` has the bounds of one
-    that replays a queue. `load` is its load control.
+    that replays a queue. `endpoint` is where its workers deliver; without it they call handlers.
+    `load` is its load control.
     """
 
     topic: str
@@ -69,6 +71,7 @@ class SubscriptionDefinition(msgspec.Struct, frozen=True):
     start: str = Extreme.EARLIEST.value
     queue: bool = False
     replay: ReplayBounds | None = None
+    endpoint: Endpoint | None = None
     load: LoadControl = LoadControl()
 
     @property
@@ -151,6 +154,7 @@ class NewSubscription(NamedTuple):
     start: Start = Extreme.EARLIEST
     queue: bool = False
     replay: ReplayBounds | None = None
+    endpoint: Endpoint | None = None
     load: LoadControl = LoadControl()
 
 
@@ -239,6 +243,7 @@ def creation_of(
         start=format_start(new.start),
         queue=new.queue,
         replay=new.replay,
+        endpoint=new.endpoint,
         load=new.load,
     )
     queues = {retry_queue(name): rq_shape, dead_letter_queue(name): dlq_shape}

@@ -10,6 +10,7 @@ from tailrace.clock import utc_time
 from tailrace.delivery.retry import Retry
 from tailrace.errors import UnknownTopic
 from tailrace.message import Partition
+from tailrace.subscription.endpoint.definition import Endpoint
 from tailrace.subscription.layout.agreement import valid_shards
 from tailrace.subscription.shard.queues import OnDeadLetter
 from tailrace.subscription.store.backlog import (
@@ -59,7 +60,8 @@ class SubscriptionInfo:
     `owners` has the owner of each shard, None for a shard that no worker owns. `opened` is the
     number of storage topics of the topic that it reads, or that the next worker opens; `closed` is
     the next one, if it stays closed. `requests` is the number of pending requests of operators.
-    With `topic_deleted` the backlog is not known. `queue` is True for the consumer of a queue.
+    With `topic_deleted` the backlog is not known. `endpoint` is where it delivers over HTTP; None
+    for a handler. `queue` is True for the consumer of a queue.
     """
 
     name: str
@@ -72,6 +74,7 @@ class SubscriptionInfo:
     on_dead_letter: OnDeadLetter
     retry: Retry
     filter: str | None
+    endpoint: Endpoint | None
     paused: Pause | None
     workers: tuple[SubscriptionWorker, ...]
     owners: tuple[ShardOwner | None, ...]
@@ -111,6 +114,7 @@ def describe(backend: Backend, name: str) -> SubscriptionInfo:
         definition.policy,
         definition.retry,
         definition.filter,
+        definition.endpoint,
         find_pause(backend, name),
         workers(backend, name, owners),
         tuple(owners.get(shard) for shard in range(definition.shards)),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tailrace.delivery.retry import Retry
 from tailrace.duration import format_duration
+from tailrace.subscription.endpoint.definition import Endpoint
 from tailrace.subscription.store.definition import (
     NewSubscription,
     SubscriptionDefinition,
@@ -48,6 +49,7 @@ def _differences(
         yield f"its on_dead_letter is {held.on_dead_letter}, not {new.policy.value}"
     if new.filter != held.filter:
         yield f"its filter is {_shown(held.filter)}, not {_shown(new.filter)}"
+    yield from _endpoint_differences(held.endpoint, new.endpoint)
     wanted = new.load.texts
     for option, text in held.load.texts.items():
         if text != wanted[option]:
@@ -58,6 +60,29 @@ def _differences(
         asked, given = getattr(new, option), getattr(held, option)
         if asked not in (None, given):
             yield f"its {option} is {'that of the topic' if given is None else given}, not {asked}"
+
+
+def _endpoint_differences(held: Endpoint | None, new: Endpoint | None) -> Iterator[str]:
+    if held is None or new is None:
+        if held != new:
+            yield f"its endpoint is {_url(held)}, not {_url(new)}"
+        return
+    if new.url != held.url:
+        yield f"its endpoint is {held.url}, not {new.url}"
+    if new.timeout != held.timeout:
+        was, now = format_duration(held.timeout), format_duration(new.timeout)
+        yield f"the timeout of its endpoint is {was}, not {now}"
+    if new.secret != held.secret:
+        was, now = (each.shown_secret or "none" for each in (held, new))
+        yield f"its secret is {was}, not {now}"
+    if new.allow_private != held.allow_private:
+        yield f"its allow_private is {held.allow_private}, not {new.allow_private}"
+    if new.retry_statuses != held.retry_statuses:
+        yield f"its retry_statuses are {held.retry_statuses}, not {new.retry_statuses}"
+
+
+def _url(endpoint: Endpoint | None) -> str:
+    return "none" if endpoint is None else endpoint.url
 
 
 def _shown(filter: str | None) -> str:

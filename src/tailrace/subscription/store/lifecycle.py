@@ -49,6 +49,7 @@ from tailrace.group.store.presence import members_prefix
 from tailrace.group.store.start import place_start
 from tailrace.message import Partition
 from tailrace.reserved_names import REPLAY_PREFIX
+from tailrace.subscription.endpoint.definition import SAME_ENDPOINT, EndpointChange
 from tailrace.subscription.shard.attempts import attempts_table, traces_table
 from tailrace.subscription.shard.commit.counts import counts_table
 from tailrace.subscription.shard.permits import permits_table
@@ -153,13 +154,15 @@ def update_settings(
     retry: Retry | None = None,
     filter: str | None = None,
     load: LoadChange = NO_CHANGE,
+    endpoint: EndpointChange = SAME_ENDPOINT,
 ) -> DefinitionEntry:
-    """Set the retry policy, the filter or the load control of a subscription; running workers
-    follow.
+    """Set the retry policy, the filter, the load control or the endpoint of a subscription; running
+    workers follow.
 
     None leaves one as it is, and an empty filter removes it. Raises `UnknownSubscription`, and
-    `InvalidValue` for a filter that does not parse and for load control that the shards do not
-    allow. Returns the definition as it was before.
+    `InvalidValue` for a filter that does not parse, for load control that the shards do not allow,
+    for an endpoint that is not valid, and for one of a subscription without. Returns the definition
+    as it was before.
     """
     if filter:
         MessageFilter(filter)
@@ -174,6 +177,7 @@ def update_settings(
             first_ms=first_ms,
             max_ms=max_ms,
             filter=before.filter if filter is None else filter or None,
+            endpoint=endpoint.followed_by(before.endpoint, name),
             load=load.applied(before.load),
         )
         after.load.check(after.shards)

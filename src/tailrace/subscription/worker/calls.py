@@ -124,6 +124,14 @@ class CallLost(Exception):
     """It is not known what a call has stored, or its shard has another owner."""
 
 
+class CallFailed(Exception):
+    """Raised by a call that knows its outcome, which is no success."""
+
+    def __init__(self, outcome: CallOutcome) -> None:
+        super().__init__(outcome.error)
+        self.outcome = outcome
+
+
 def result_of(call: Call, error: BaseException | None) -> CallOutcome:
     """Return the outcome of a call that raised this error, or None.
 
@@ -131,6 +139,8 @@ def result_of(call: Call, error: BaseException | None) -> CallOutcome:
     """
     if isinstance(error, CallLost):
         return LOST
+    if isinstance(error, CallFailed):
+        return error.outcome
     if isinstance(error, DecodeError) and error.where == call.deliveries[0].id:
         return CallOutcome(OutcomeKind.REJECT, outcome_of(error).error)
     return outcome_of(error)

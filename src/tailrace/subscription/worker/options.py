@@ -33,7 +33,7 @@ class StartOptions(TypedDict, total=False):
     type: Any
     id: str | None
     concurrency: int
-    timeout: timedelta | str
+    timeout: timedelta | str | None
     filter: Callable[[Message[Any]], bool] | None
     drain_timeout: timedelta | str
     guarantee: str

@@ -28,6 +28,7 @@ from tailrace.group.store import presence
 from tailrace.message import Partition
 from tailrace.subscription.shard.commit.commit import ShardCommit
 from tailrace.subscription.shard.options import ShardOptions
+from tailrace.subscription.store.definition import SubscriptionDefinition
 from tailrace.subscription.store.names import worker_group
 from tailrace.subscription.worker.calls import CallRunner, CallSource
 from tailrace.subscription.worker.claimed_id import ClaimedId
@@ -67,6 +68,7 @@ class WorkerSession(WorkerThreads):
         decode: Decode,
         calls: Callable[[CallSource], CallRunner],
         outputs: OutputTopics | None = None,
+        defined: Callable[[SubscriptionDefinition], None] = lambda definition: None,
     ) -> None:
         self.id = options.id
         self.group = worker_group(subscription)
@@ -87,18 +89,7 @@ class WorkerSession(WorkerThreads):
         self._clock = clock
         self._runtime: Runtime | None = None
         self._commit_outage = Outage(_log, f"{subscription}: storing the outcomes of calls")
-        driver: ShardDriver[StoredShard] = ShardDriver(
-            lock=self.changed,
-            clock=clock,
-            await_records=lambda offsets: self._joined.await_records(self.id, offsets),
-            post=self._post_all,
-            lose=self._lose,
-            stored=self._stored,
-            not_stored=self._commit_outage.failed,
-            decode=decode,
-            find_view=None if outputs is None else outputs.view,
-            effects=options.effects,
-        )
+        driver = self._driver(decode, defined)
         self._io = ShardIO(self.machine, subscription, backend, driver, identity=identity)
         self.calls = WorkerCalls(
             subscription,
@@ -125,6 +116,23 @@ class WorkerSession(WorkerThreads):
                 *[(f"{subscription} commits", self._do_commits)] * COMMITS_AT_ONCE,
             )
         ]
+
+    def _driver(
+        self, decode: Decode, defined: Callable[[SubscriptionDefinition], None]
+    ) -> ShardDriver[StoredShard]:
+        return ShardDriver(
+            lock=self.changed,
+            clock=self._clock,
+            await_records=lambda offsets: self._joined.await_records(self.id, offsets),
+            post=self._post_all,
+            lose=self._lose,
+            stored=self._stored,
+            not_stored=self._commit_outage.failed,
+            decode=decode,
+            find_view=None if self._outputs is None else self._outputs.view,
+            effects=self._options.effects,
+            defined=defined,
+        )
 
     def install(self, unit: str, epoch: int) -> None:
         """Own a granted shard."""

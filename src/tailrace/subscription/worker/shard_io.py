@@ -91,7 +91,8 @@ class ShardDriver(Generic[S]):
     at these offsets. `post` sends events to the runtime, and `lose` gives a shard up. `stored` is
     called right after a commit, and `not_stored` with the error of one that wrote nothing. `decode`
     decodes the value of a message. `find_view` finds the topics that handlers push to,
-    and `effects` is the database that they write to.
+    and `effects` is the database that they write to. `defined` is called with each definition that
+    is read, before the messages that follow it are called.
     """
 
     lock: AbstractContextManager[Any]
@@ -104,6 +105,7 @@ class ShardDriver(Generic[S]):
     decode: Decode
     find_view: FindView | None = None
     effects: Effects | None = None
+    defined: Callable[[SubscriptionDefinition], None] = lambda definition: None
 
 
 class ShardIO(Generic[S]):
@@ -223,6 +225,7 @@ class ShardIO(Generic[S]):
             calls_max=definition.load.concurrency_of(owned.number, definition.shards),
         )
         machine.follow(options)
+        self._driver.defined(definition)
         machine.paused = paused
 
     def _reopen(self, owned: S) -> Effect:

@@ -23,12 +23,13 @@ from tailrace.subscription.store.lifecycle import read_subscription
 from tailrace.subscription.store.shard_units import ShardUnits
 from tailrace.subscription.worker.calls import CallRunner, CallSource, Handler
 from tailrace.subscription.worker.effects_calls import effects_call, plain_call
-from tailrace.subscription.worker.loop_calls import LoopCalls
 from tailrace.subscription.worker.options import WorkerOptions
 from tailrace.subscription.worker.outputs import FindTopic, OutputTopics
+from tailrace.subscription.worker.runners.endpoint_calls import CalledHandler, endpoint_calls
+from tailrace.subscription.worker.runners.loop_calls import LoopCalls
+from tailrace.subscription.worker.runners.thread_calls import ThreadCalls
 from tailrace.subscription.worker.session import WorkerSession
 from tailrace.subscription.worker.shard_io import Decode
-from tailrace.subscription.worker.thread_calls import ThreadCalls
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,18 +125,24 @@ class Worker(Unpicklable):
 def start_worker(
     backend: Backend,
     subscription: str,
-    handler: Handler,
+    handler: Handler | None,
     options: WorkerOptions,
     *,
     decode: Decode,
     settings: HubSettings,
     find_topic: FindTopic,
 ) -> Worker:
-    """Start a worker of a subscription, which calls the handler with its messages."""
-    if not callable(handler):
-        raise InvalidValue("handler", handler, "a function with one argument, a delivery")
-    definition = read_subscription(backend, subscription).definition
+    """Start a worker of a subscription, which calls the handler with its messages. Without a
+    handler it delivers them to the endpoint of the subscription."""
+    stored = read_subscription(backend, subscription)
+    definition = stored.definition
     clock = SystemClock()  # the clock of the runtime, whose leases are compared with it
+    if handler is None:
+        called = endpoint_calls(stored, options, clock)
+    elif callable(handler):
+        called = CalledHandler(_calls(subscription, handler, options, clock.monotonic))
+    else:
+        raise InvalidValue("handler", handler, "a function with one argument, a delivery")
     session = WorkerSession(
         backend,
         subscription,
@@ -144,8 +151,9 @@ def start_worker(
         identity=definition.identity,
         clock=clock,
         decode=decode,
-        calls=_calls(subscription, handler, options, clock.monotonic),
+        calls=called.runner,
         outputs=OutputTopics(backend, find_topic) if options.transactional else None,
+        defined=called.defined,
     )
 
     def join_group(member: WorkerSession) -> Runtime:

@@ -39,6 +39,7 @@ def test_a_subscription_is_created_with_all_its_options(cli: CommandLine) -> Non
             "rq_partitions": 8,
             "dlq_partitions": 4,
             "start": "latest",
+            "endpoint": None,
             "concurrency_total": "20",
         },
     }

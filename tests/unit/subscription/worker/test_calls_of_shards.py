@@ -13,7 +13,7 @@ import pytest
 from tailrace import Delivery
 from tailrace.group.protocol.events import Drained
 from tailrace.subscription.shard.machine import ShardMachine
-from tailrace.subscription.worker import loop_calls
+from tailrace.subscription.worker.runners import loop_calls
 from tests.support.shards import FAILED
 from tests.support.waiting import until
 from tests.support.workers import Office

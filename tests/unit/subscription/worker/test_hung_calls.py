@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tailrace import Delivery, Error, Hub
-from tailrace.subscription.worker import loop_calls
+from tailrace.subscription.worker.runners import loop_calls
 from tests.support.waiting import until
 from tests.support.workers import Office
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from tailrace.subscription.worker.calls import Call, CallSource, result_of
-from tailrace.subscription.worker.running_calls import STILL_RUNS, RunningCalls
+from tailrace.subscription.worker.runners.running_calls import STILL_RUNS, RunningCalls
 
 _log: Final = logging.getLogger("tailrace.subscription")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from tailrace.subscription.worker.calls import Call, CallSource, result_of, timed_out
-from tailrace.subscription.worker.running_calls import STILL_RUNS, RunningCalls
+from tailrace.subscription.worker.runners.running_calls import STILL_RUNS, RunningCalls
 
 GRACE_S: Final = 5.0
 """How long a coroutine that was cancelled may take to end before its call is given up."""
@@ -16,7 +16,7 @@ GRACE_S: Final = 5.0
 
 class LoopCalls:
     """Awaits a coroutine function for each call. A call that takes too long is cancelled; one that
-    does not end then is given up: see `RunningCalls`."""
+    does not end then is given up: see `RunningCalls`. `finish` is awaited when all have ended."""
 
     def __init__(
         self,
@@ -27,7 +27,9 @@ class LoopCalls:
         concurrency: int,
         timeout_s: float,
         monotonic: Callable[[], float],
+        finish: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        self._finish = finish
         self._concurrency = concurrency
         self._invoke = invoke
         self._source = source
@@ -77,6 +79,9 @@ class LoopCalls:
             self._loop.run_forever()
             pending = asyncio.gather(*self._tasks, return_exceptions=True)
             self._loop.run_until_complete(asyncio.wait((pending,), timeout=GRACE_S))
+            if self._finish is not None:
+                finished = asyncio.wait_for(self._finish(), GRACE_S)
+                self._loop.run_until_complete(finished)
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
             self._loop.close()

@@ -1,0 +1,1 @@
+"""HTTP endpoints: a message as a request, and what the answer means for the message."""
