@@ -113,7 +113,7 @@ class Source:
         progress: OnSourceProgress | bool | None = None,
     ) -> SourceReport:
         """Read the source as one of its tasks, until it is stopped; with `once`, until all tasks
-        have read what was there when they began.
+        have read what was there when they began. Among tasks without `once`, it does not end.
 
         The task joins those that run already, and takes its part of the splits from them. When a
         task ends or dies, the others take its splits. While the hub does not answer, or the reader
