@@ -167,6 +167,7 @@ def trial(seed: int) -> SourceTrial:
             world.at(random.uniform(1, FAULTY_S), process.leave)
             world.at(random.uniform(1, FAULTY_S), process.read)
     world.at(FAULTY_S, partial(world.task_process("a").read))
+    world.options.pausing = random.choice([0.0, 0.02, 0.1])
     return SourceTrial(world)
 
 

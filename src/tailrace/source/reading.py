@@ -16,13 +16,12 @@ from tailrace.errors import (
     BackendUnavailable,
     Conflict,
     Fenced,
-    InvalidValue,
 )
 from tailrace.source.batch_commit import BatchCommit
 from tailrace.source.changes import Changes
 from tailrace.source.encoded_batch import EncodedBatch, SourceOutput
 from tailrace.source.open_splits import OpenSplits
-from tailrace.source.reader import Batch, ReaderSession, Split, Until
+from tailrace.source.reader import Batch, ReaderSession, Split, Until, check_children
 from tailrace.source.split_graph import SplitGraph
 from tailrace.source.split_state import (
     SplitState,
@@ -49,6 +48,9 @@ _FINISHED_READ_MAX: Final = 100
 
 CHECK_S: Final = 1.0
 """How often the splits are read again that other tasks own, while own splits wait for them."""
+
+SWEEP_S: Final = 1.0
+"""How long a task that has heard of a finished split waits before it looks for splits to remove."""
 
 SWEEP_EVERY: Final = 20.0
 """Looking for splits to remove takes at most one part in so many of the time."""
@@ -182,8 +184,10 @@ class SplitReading:
         self._add_finished(stored, [each for each in followed if each in states])
 
     def sweep(self) -> None:
-        """Have the next `step` look for finished splits that nothing needs any more."""
-        self._sweep_due = True
+        """Have a `step` within `SWEEP_S` look for finished splits that nothing needs any more."""
+        if not self._sweep_due:
+            self._sweep_at = max(self._sweep_at, self._clock.monotonic() + SWEEP_S)
+            self._sweep_due = True
 
     @property
     def done(self) -> bool:
@@ -290,7 +294,7 @@ class SplitReading:
     def _take(self, split_id: str, batch: Batch) -> None:
         """Store a batch."""
         before = self._graph.states[split_id]
-        _check_children(before.split, batch)
+        check_children(before.split, batch)
         encoded = EncodedBatch(self._output, batch, self._clock.now_ms())
         fence = self._fences[unit_of(before.split)]
         self._pending = BatchCommit(self._output, before, fence, batch, encoded)
@@ -384,14 +388,3 @@ class SplitReading:
             names = (fence_of(self._source, unit) for unit in self._stale_fences)
             self._backend.store.commit(Change(writes={FENCES + name: None for name in names}))
             self._stale_fences.clear()
-
-
-def _check_children(split: Split, batch: Batch) -> None:
-    """Raise `InvalidValue` unless every child is free or bound together with its parent."""
-    for child in batch.children:
-        if child.bound not in (None, split.bound):
-            raise InvalidValue(
-                f"bound of split {child.id!r}",
-                child.bound,
-                "that of the split that reports it, or None",
-            )

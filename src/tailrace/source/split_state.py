@@ -144,7 +144,10 @@ def _stored(entries: Iterable[tuple[bytes, bytes]]) -> StoredSplits:
         if not between:
             states[split_id.decode()] = _decode_state(value)
         elif split_id:
-            reports.setdefault(split_id.decode(), {})[parent.decode()] = _decode_split(value)
+            # After the state, if there is one: a split is decoded once.
+            state = states.get(name := split_id.decode())
+            split = _decode_split(value) if state is None else state.split
+            reports.setdefault(name, {})[parent.decode()] = split
         else:
             begun = value
     return StoredSplits(states, reports, begun is not None, begun == REMOVED_EARLY)

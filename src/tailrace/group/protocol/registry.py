@@ -177,6 +177,8 @@ class Registry:
         followed = self._followed.setdefault(event.group, _Followed(Resend(self.times, now)))
         if followed.entry is not None:
             self._heartbeat(followed.entry.process, now)
+        elif followed.find is None:  # the leader left while the group had no session here
+            followed.find = Resend(self.times, now)
         return self._agents.subscribe(event, followed.entry, now)
 
     # Leaders.

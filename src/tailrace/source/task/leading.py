@@ -65,13 +65,16 @@ class Leading:
         return min((time for time in due if time is not None), default=None)
 
     def begin(self, members: frozenset[str], generation: int, now: float) -> list[TaskAction]:
-        """Begin a rebalance of these members, or begin again with others."""
+        """Begin a rebalance of these members, or begin again with others.
+
+        Its generation is the given one, or higher: each event has a generation of its own.
+        """
         self._answer_by = now + ANSWER_S
         self._phase = _Phase.GATHERING
-        self._generation = generation
+        self._generation = max(generation, self._generation + 1)
         self._members = members
         self._answers.clear()
-        event = RebalanceEvent(generation, tuple(sorted(members)), self._task)
+        event = RebalanceEvent(self._generation, tuple(sorted(members)), self._task)
         return [Announce(event)]
 
     def is_about(self, members: frozenset[str]) -> bool:

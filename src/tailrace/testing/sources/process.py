@@ -19,14 +19,18 @@ if TYPE_CHECKING:
     from tailrace.testing.sources.world import SourceWorld
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TaskOptions:
-    """The options of the tasks of a simulated source."""
+    """The options of the tasks of a simulated source.
+
+    `pausing` is the part of the decisions after which the process pauses, before it acts.
+    """
 
     source: str
     until: Until
     lease_s: float
     message_bytes_max: int
+    pausing: float = 0.0
 
     @property
     def ends(self) -> bool:

@@ -15,7 +15,7 @@ from tailrace.group.protocol.events import Drained, Subscribed, Unsubscribed
 from tailrace.message import Partition
 from tailrace.source.names import task_group
 from tailrace.source.reading import SplitReading
-from tailrace.source.task.actions import TaskAction
+from tailrace.source.task.actions import Claim, Publish, StoreEpoch, TaskAction
 from tailrace.source.task.driver import TaskDriver
 from tailrace.source.task.events import TaskEvent
 from tailrace.source.task.machine import TaskMachine
@@ -35,18 +35,29 @@ if TYPE_CHECKING:
 POLL_S: Final = 0.25
 """How often an idle task looks at its topics and at its splits."""
 
+PAUSE_S: Final = 12.0
+"""The longest pause between a decision and what it does."""
+
 RETRY_S: Final = 0.1
 """The time after which a step is done again that failed."""
+
+_NOTICED: Final = (Claim, Publish, StoreEpoch)
 
 _Act: TypeAlias = Callable[[], None]
 
 
 class TracedMachine(TaskMachine):
-    """A machine of a task whose events and actions are in the trace, and that is validated."""
+    """A machine of a task whose events and actions are in the trace, and that is validated.
 
-    def __init__(self, task: str, simulation: Simulation, *, ends: bool) -> None:
+    `decided` is called when it has decided what others will notice.
+    """
+
+    def __init__(
+        self, task: str, simulation: Simulation, *, ends: bool, decided: Callable[[], None]
+    ) -> None:
         super().__init__(task, ends=ends)
         self._simulation = simulation
+        self._decided = decided
 
     def handle(self, event: TaskEvent, now: float) -> list[TaskAction]:
         """Handle an event."""
@@ -54,6 +65,8 @@ class TracedMachine(TaskMachine):
         simulation = self._simulation
         simulation.trace.add(simulation.now, Mark.EVENT, self.task, event, tuple(actions))
         self.validate()
+        if any(isinstance(action, _NOTICED) for action in actions):
+            self._decided()
         return actions
 
 
@@ -188,7 +201,9 @@ class SimulatedTask:
         return True
 
     def _open(self) -> None:
-        machine = TracedMachine(self.id, self._simulation, ends=self._options.ends)
+        machine = TracedMachine(
+            self.id, self._simulation, ends=self._options.ends, decided=self._decided
+        )
         self._driver = TaskDriver(
             self._program.backend,
             self._options.source,
@@ -199,6 +214,12 @@ class SimulatedTask:
             bytes_max=self._options.message_bytes_max,
             make_id=lambda: f"epoch-{self._program.random.randrange(1 << 32):x}",
         )
+
+    def _decided(self) -> None:
+        """Sometimes pause between a decision and what it does: others go on meanwhile."""
+        random, part = self._program.random, self._options.pausing
+        if part and random.random() < part:
+            self._process.pause(random.uniform(0, PAUSE_S))
 
     def _hear(self) -> None:
         while self._known_driver.hear():

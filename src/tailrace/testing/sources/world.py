@@ -87,13 +87,17 @@ class SourceWorld(GroupWorld):
                     return process
         return None
 
+    def heal(self) -> None:
+        """End all faults."""
+        super().heal()
+        self.reader_failure = self.options.pausing = 0.0
+
     def run_until_read(self, *, within_s: float = 120.0) -> float:
         """End all faults, and let time pass until everything was read and the tasks agree.
 
         Returns the seconds it took. `Violation` if it takes longer.
         """
         self.heal()
-        self.reader_failure = 0.0
         begun = self.now
         while (left_s := begun + within_s - self.now) > 0 and self.unread():
             self.simulation.run(min(left_s, CHECK_S))

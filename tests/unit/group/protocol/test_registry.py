@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tailrace.group.protocol.actions import Elect, FindLeader
-from tailrace.group.protocol.events import Elected, LeaderFound, Subscribed, Tick
+from tailrace.group.protocol.events import Elected, LeaderFound, Subscribed, Tick, Unsubscribed
 from tailrace.group.protocol.registry import Registry
 from tailrace.group.protocol.times import Times
 from tailrace.group.protocol.unit import LeaderEntry
@@ -38,3 +38,16 @@ def test_the_removal_of_an_earlier_leader_does_not_end_a_later_one() -> None:
     assert registry.leads == [GROUP]
     assert registry.handle(LeaderFound(GROUP, None, removed_at=12), 0.3) == [Elect(GROUP, 0)]
     assert registry.leads == []
+
+
+def test_a_session_that_joins_after_the_leader_left_finds_another() -> None:
+    """The last session here had left just before, and its group is not forgotten yet."""
+    registry = Registry(PROCESS, TIMES)
+    registry.handle(Subscribed("a.1/c", GROUP, 35.0), 0.0)
+    registry.handle(LeaderFound(GROUP, LeaderEntry("b.1", 10)), 0.0)
+    registry.handle(Tick(), 0.0)
+    registry.handle(Unsubscribed("a.1/c"), 0.1)
+    assert registry.handle(LeaderFound(GROUP, None), 0.2) == []
+    registry.handle(Subscribed("a.1/d", GROUP, 35.0), 0.3)
+    assert FindLeader(GROUP) in registry.handle(Tick(), 0.3)
+    assert registry.handle(LeaderFound(GROUP, None), 0.4) == [Elect(GROUP, 0)]
