@@ -18,6 +18,7 @@ from tailrace import Source
 from tailrace.log.columns import records_of
 from tailrace.message import Partition
 from tailrace.source.reader import Split
+from tailrace.source.task import leading
 from tailrace.source.task.messages import (
     MessageParts,
     MessageType,
@@ -134,8 +135,9 @@ def stormy_world() -> SourceWorld:
 
 
 def test_messages_of_simulated_tasks_that_join_share_and_die_have_the_schema(
-    schema: Draft202012Validator,
+    schema: Draft202012Validator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(leading, "SNAPSHOT_EVERY", 40)
     messages = []
     for world in (*(run(seed).world for seed in range(SEEDS)), stormy_world()):
         records = world.storage.records[Partition("shop_connector_sync", 0, 0)]

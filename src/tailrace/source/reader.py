@@ -195,17 +195,6 @@ def check_reader(reader: object) -> Reader:
     return reader
 
 
-def check_children(split: Split, batch: Batch) -> None:
-    """Raise `InvalidValue` unless every child is free or bound together with its parent."""
-    for child in batch.children:
-        if child.bound not in (None, split.bound):
-            raise InvalidValue(
-                f"bound of split {child.id!r}",
-                child.bound,
-                "that of the split that reports it, or None",
-            )
-
-
 class Closeable(Closing):
     """A base class that calls `close` at the end of a `with` block."""
 

@@ -19,9 +19,10 @@ from tailrace.errors import (
 )
 from tailrace.source.batch_commit import BatchCommit
 from tailrace.source.changes import Changes
+from tailrace.source.checked_batch import checked_batch, checked_first_splits
 from tailrace.source.encoded_batch import EncodedBatch, SourceOutput
 from tailrace.source.open_splits import OpenSplits
-from tailrace.source.reader import Batch, ReaderSession, Split, Until, check_children
+from tailrace.source.reader import Batch, ReaderSession, Split, Until
 from tailrace.source.split_graph import SplitGraph
 from tailrace.source.split_state import (
     SplitState,
@@ -111,7 +112,8 @@ class SplitReading:
         newest."""
         begun = begun_key(self._source)
         table: dict[TableKey, bytes | None] = {begun: b""}
-        table.update(report_entry(self._source, split) for split in self._session.splits())
+        first = checked_first_splits(self._session.splits())
+        table.update(report_entry(self._source, split) for split in first)
         with contextlib.suppress(Conflict):  # another task has stored them
             self._backend.commit(Transaction(table=table, fence=fence, absent=(begun,)))
 
@@ -294,7 +296,7 @@ class SplitReading:
     def _take(self, split_id: str, batch: Batch) -> None:
         """Store a batch."""
         before = self._graph.states[split_id]
-        check_children(before.split, batch)
+        batch = checked_batch(before.split, batch)
         encoded = EncodedBatch(self._output, batch, self._clock.now_ms())
         fence = self._fences[unit_of(before.split)]
         self._pending = BatchCommit(self._output, before, fence, batch, encoded)

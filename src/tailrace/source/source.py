@@ -24,6 +24,7 @@ from tailrace.source.report import (
     SourceReport,
     namespace_progress,
 )
+from tailrace.source.split_graph import SplitGraph
 from tailrace.source.split_state import read_splits
 from tailrace.source.task.shared_run import SharedRun
 from tailrace.topic.composite import check_short_name
@@ -38,6 +39,9 @@ IDLE_S: Final = 0.1
 RETRY_MAX_S: Final = 10.0
 """The longest time between two attempts while the hub does not answer, and the shortest between two
 warnings of it or of the reader."""
+
+UNMET_SHOWN_MAX: Final = 10
+"""At most so many splits that wait for unknown ones are told of."""
 
 PROGRESS_S: Final = 0.5
 """Seconds between two calls with the progress."""
@@ -215,6 +219,8 @@ class _Attended:
         outcome = SourceOutcome.DONE if run.done else SourceOutcome.STOPPED
         self._due = 0.0
         self._show(run, caught_up=run.done)
+        if run.done:
+            self._warn_of_unmet()
         return SourceReport(self._source, run.task, outcome, run.rows, run.bad, self._seconds)
 
     def _step(self, run: SharedRun) -> bool:
@@ -230,6 +236,18 @@ class _Attended:
             return False
         self._failed = 0
         return busy
+
+    def _warn_of_unmet(self) -> None:
+        """Tell of splits that were not read because they follow one that nobody has reported."""
+        unmet = SplitGraph.of(read_splits(self._hub.backend, self._source)).unmet()
+        for split_id, unknown in sorted(unmet.items())[:UNMET_SHOWN_MAX]:
+            _log.warning(
+                "source %s: split %r was not read: it follows %r, which no split has reported, or "
+                "which was finished and removed before",
+                self._source,
+                split_id,
+                unknown[0],
+            )
 
     def _show(self, run: SharedRun, *, caught_up: bool) -> None:
         if self._on_progress is None or self._seconds < self._due:

@@ -54,6 +54,16 @@ class SplitGraph:
         follows = self.states[split_id].split.follows
         return [each for each in follows if not self.is_finished(each)]
 
+    def unmet(self) -> dict[str, list[str]]:
+        """Return the splits that wait for others which are not known, with those. For a complete
+        graph."""
+        found = {
+            split_id: [each for each in self.waits_for(split_id) if each not in self.states]
+            for split_id, state in self.states.items()
+            if not state.finished
+        }
+        return {split_id: unknown for split_id, unknown in found.items() if unknown}
+
     def may_start(self, split_id: str) -> bool:
         """True if a split is not finished, and all that it follows are."""
         if self.is_finished(split_id):

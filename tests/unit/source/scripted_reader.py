@@ -35,6 +35,7 @@ class ScriptedReading(Closeable):
         self.lasts: dict[str, Record | None] = {}
         self.followed: dict[str, dict[str, Any]] = {}
         self.started: list[str] = []
+        self.opened: dict[str, Split] = {}
 
     def splits(self) -> tuple[Split, ...]:
         return self._splits
@@ -45,6 +46,7 @@ class ScriptedReading(Closeable):
         self.lasts[split.id] = last
         self.followed[split.id] = dict(followed)
         self.started.append(split.id)
+        self.opened[split.id] = split
         return iter(self._script[split.id][position or 0 :])
 
 
