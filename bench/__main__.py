@@ -14,6 +14,7 @@ from pathlib import Path
 from bench import (
     append,
     durable,
+    endpoint,
     group,
     growth,
     kafka,
@@ -40,6 +41,7 @@ GROUPS: dict[str, Callable[[Scale], list[Row]]] = {
     "group": group.rows,
     "queue": queue.rows,
     "queue-kills": queue_kills.rows,
+    "endpoint": endpoint.rows,
     "kafka": kafka.rows,
     "growth": growth.rows,
     "startup": startup.rows,

@@ -14,7 +14,7 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 from urllib.parse import urlsplit
 
-from tailrace.delivery.outcome import SUCCESS, CallOutcome, OutcomeKind
+from tailrace.delivery.outcome import CallOutcome, OutcomeKind
 
 SHOWN_CHARACTERS_MAX: Final = 500
 """The part of an answer's body that is kept with a failed attempt."""
@@ -37,6 +37,11 @@ class Answer:
     retry_after: str | None = None
     location: str | None = None
 
+    @property
+    def succeeded(self) -> bool:
+        """True for 2xx."""
+        return 200 <= self.status < 300
+
 
 @dataclass(frozen=True, slots=True)
 class Delays:
@@ -46,14 +51,12 @@ class Delays:
     longest: timedelta
 
 
-def outcome_of_answer(
+def outcome_of_failure(
     answer: Answer, retried: Collection[int], delays: Delays, now: datetime
 ) -> CallOutcome:
-    """Return the outcome of a delivery that was answered. `retried` are further statuses that the
-    endpoint retries."""
+    """Return the outcome of a delivery whose answer is no success. `retried` are further statuses
+    that the endpoint retries."""
     status = answer.status
-    if 200 <= status < 300:
-        return SUCCESS
     text = describe_answer(answer)
     final = 300 <= status < 500 and status not in RETRIED_4XX and status not in retried
     if final:

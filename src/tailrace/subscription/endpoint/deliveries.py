@@ -14,10 +14,10 @@ from yarl import URL
 
 from tailrace.clock import Clock, utc_time
 from tailrace.delivery.delivery import Delivery
-from tailrace.delivery.outcome import CallOutcome
+from tailrace.delivery.outcome import SUCCESS, CallOutcome
 from tailrace.delivery.retry import Retry
 from tailrace.errors import InvalidValue
-from tailrace.subscription.endpoint.answer import Delays, no_answer, outcome_of_answer
+from tailrace.subscription.endpoint.answer import Delays, no_answer, outcome_of_failure
 from tailrace.subscription.endpoint.client import EndpointClient, NoAnswer
 from tailrace.subscription.endpoint.definition import Endpoint
 from tailrace.subscription.endpoint.event_headers import EventHeaders
@@ -98,10 +98,12 @@ class EndpointDeliveries:
             answer = await client.post(target.url, headers, delivery.data, target.timeout_s)
         except NoAnswer as error:
             return no_answer(str(error))
+        if answer.succeeded:
+            return SUCCESS
         usual = target.retry.delay(delays, random.random())
         now = utc_time(self._clock.now_ms())
         retried = target.endpoint.retry_statuses
-        return outcome_of_answer(answer, retried, Delays(usual, target.retry.max), now)
+        return outcome_of_failure(answer, retried, Delays(usual, target.retry.max), now)
 
     async def close(self) -> None:
         """Close all connections."""

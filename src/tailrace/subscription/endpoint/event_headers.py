@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -44,6 +45,7 @@ _OWN: Final = frozenset((
 
 _ATTRIBUTE: Final = re.compile(r"ce-([a-z0-9]{1,20})", re.ASCII)
 _TOKEN: Final = "!#$&'*+-.^_`|~"
+_SECONDS_KEPT: Final = 64
 _PRINTABLE: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
 _PLAIN: Final = re.compile(rb"[!#-$&-~]+")
 _PRINTED: Final = re.compile(r"[!-~](?:[ -~\t]*[!-~])?", re.ASCII)
@@ -69,13 +71,13 @@ class EventHeaders:
     def of(self, delivery: Delivery[Any], origin: Origin, epoch: int) -> list[tuple[str, str]]:
         """Return the headers of a delivery, without its signature."""
         headers = delivery.headers
-        time = utc_time(delivery.timestamp_ms).isoformat(timespec="milliseconds")
+        seconds, milliseconds = divmod(delivery.timestamp_ms, 1000)
         found = [
             ("content-type", self._media_type(headers)),
             ("ce-specversion", _SPECVERSION),
             ("ce-id", str(origin)),
             ("ce-source", self._source),
-            ("ce-time", time.replace("+00:00", "Z")),
+            ("ce-time", f"{_second(seconds)}.{milliseconds:03}Z"),
             ("ce-sequence", sequence_of(origin)),
             ("ce-attempt", str(delivery.attempt)),
             ("ce-epoch", str(epoch)),
@@ -94,6 +96,12 @@ class EventHeaders:
             return self._content_type
         text = own.decode("utf-8", "replace")
         return text if _PRINTED.fullmatch(text) else self._content_type
+
+
+@lru_cache(_SECONDS_KEPT)
+def _second(seconds: int) -> str:
+    """Return the text of a second; the messages of one have it in common."""
+    return utc_time(seconds * 1000).isoformat(timespec="seconds").removesuffix("+00:00")
 
 
 def encode_value(value: bytes) -> str:

@@ -13,7 +13,7 @@ from tailrace.subscription.endpoint.answer import (
     Answer,
     Delays,
     describe_answer,
-    outcome_of_answer,
+    outcome_of_failure,
     parse_retry_after,
 )
 
@@ -21,15 +21,18 @@ NOW = datetime(2026, 11, 19, 12, 0, tzinfo=UTC)
 DELAYS = Delays(timedelta(seconds=1), timedelta(minutes=10))
 
 
-@given(st.integers(100, 999), st.binary(max_size=300), st.text(max_size=50), st.text(max_size=50))
+@given(
+    st.integers(100, 999).filter(lambda status: not 200 <= status < 300),
+    st.binary(max_size=300),
+    st.text(max_size=50),
+    st.text(max_size=50),
+)
 def test_every_answer_has_an_outcome_and_one_printable_line(
     status: int, body: bytes, retry_after: str, location: str
 ) -> None:
-    outcome = outcome_of_answer(Answer(status, body, retry_after, location), (), DELAYS, NOW)
+    outcome = outcome_of_failure(Answer(status, body, retry_after, location), (), DELAYS, NOW)
     expected = OutcomeKind.RETRY
-    if 200 <= status < 300:
-        expected = OutcomeKind.SUCCESS
-    elif 300 <= status < 500 and status not in (408, 425, 429):
+    if 300 <= status < 500 and status not in (408, 425, 429):
         expected = OutcomeKind.REJECT
     assert outcome.kind is expected
     assert outcome.error.isprintable()
@@ -38,7 +41,7 @@ def test_every_answer_has_an_outcome_and_one_printable_line(
 
 def test_only_429_and_503_set_the_time_of_the_next_attempt() -> None:
     delays = {
-        status: outcome_of_answer(Answer(status, b"", "30"), (), DELAYS, NOW).delay
+        status: outcome_of_failure(Answer(status, b"", "30"), (), DELAYS, NOW).delay
         for status in (408, 425, 429, 500, 503)
     }
     wait = timedelta(seconds=30)

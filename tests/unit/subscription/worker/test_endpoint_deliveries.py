@@ -191,6 +191,22 @@ def test_a_request_that_was_received_twice_has_the_same_sequence_and_a_higher_ep
     assert int(one.headers["ce-epoch"]) < int(other.headers["ce-epoch"])
 
 
+def test_dead_letters_are_redelivered_to_the_endpoint_in_order(endpoint: HttpEndpoint) -> None:
+    office = office_for(endpoint, secret=SECRETS[0])
+    endpoint.answer = lambda posted, before: answers(422) if posted.body == b"1" else OK
+    office.topic.push_many([("a", 1), ("a", 2), ("b", 3)])
+    with office.subscription.start() as worker:
+        until(lambda: len(office.subscription.dead_letters) == 2)
+        endpoint.answer = lambda posted, before: OK
+        office.subscription.dead_letters.redeliver(key="a", reason="the order is known now")
+        until(lambda: worker.stats().succeeded == 3)
+    found = [
+        (each.body, each.headers["ce-attempt"]) for each in endpoint.requests if each.key == "a"
+    ]
+    assert found == [(b"1", "1"), (b"1", "2"), (b"2", "1")]
+    assert all(verifies(each, SECRETS[0]) for each in endpoint.requests)
+
+
 def test_an_existing_subscription_with_another_endpoint_is_another_one(
     endpoint: HttpEndpoint,
 ) -> None:
