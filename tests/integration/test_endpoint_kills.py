@@ -130,9 +130,9 @@ def test_a_subscription_keeps_its_rate_beside_an_endpoint_that_takes_30_seconds(
                 hub.topic("quick", int).push_many(pairs)
                 return until(lambda: worker.stats().succeeded == done)
 
-            for _ in range(3):
+            for _ in range(4):
                 alone_s.append(deliver())
                 with hub.subscription("slow").start(drain_timeout="0s") as held:
                     until(lambda held=held: held.stats().in_flight == 16)  # type: ignore[misc]
                     beside_s.append(deliver())
-    assert sorted(alone_s)[1] >= 0.9 * sorted(beside_s)[1]
+    assert min(alone_s) >= 0.9 * min(beside_s)

@@ -138,6 +138,7 @@ class HttpEndpoint:
         self.answer = answer
         self.in_progress = self.most = 0
         """The number of requests that are being answered, now and at most."""
+        self._connections: set[socket.socket] = set()
         self._mutex = threading.Lock()
         self._closing = threading.Event()
         endpoint = self
@@ -171,6 +172,8 @@ class HttpEndpoint:
 
     def _serve(self, handler: socketserver.StreamRequestHandler) -> None:
         connection = Connection(handler.connection, self._closing)
+        with self._mutex:
+            self._connections.add(handler.connection)
         handler.connection.settimeout(_READ_S)
         while connection.open and (posted := _read(handler)) is not None:
             with self._mutex:
@@ -191,6 +194,10 @@ class HttpEndpoint:
     def __exit__(self, *raised: object) -> None:
         self._closing.set()
         self._server.shutdown()
+        with self._mutex:
+            for connection in self._connections:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
         self._server.server_close()
         self._thread.join()
 
@@ -209,13 +216,7 @@ def _read(handler: socketserver.StreamRequestHandler) -> Posted | None:
 
 def _await_end(connection: Connection) -> None:
     """Wait until the client closes the connection, or the server ends."""
-    connection.peer.settimeout(0.05)
-    while not connection.closing.is_set():
-        try:
-            if not connection.peer.recv(1):
-                break
-        except TimeoutError:
-            continue
-        except OSError:
-            break
+    connection.peer.settimeout(None)
+    with suppress(OSError):
+        connection.peer.recv(1)
     connection.close()
