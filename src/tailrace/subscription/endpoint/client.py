@@ -65,6 +65,7 @@ class EndpointClient:
                 socket_factory=self._make_socket,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,  # nothing compressed is asked for, and some answers are bombs
             skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
         )
 

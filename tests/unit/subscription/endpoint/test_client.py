@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import shutil
 import socket
 import ssl
@@ -109,6 +110,18 @@ def test_private_addresses_can_be_allowed(endpoint: HttpEndpoint) -> None:
         return await post(client, endpoint.url)
 
     assert with_client(act).status == 200
+
+
+def test_a_compressed_answer_is_not_expanded(endpoint: HttpEndpoint) -> None:
+    bomb = gzip.compress(bytes(20_000_000), 1)[:50_000]
+    endpoint.answer = lambda posted, before: answers(500, bomb, content_encoding="gzip")
+
+    async def act(client: EndpointClient) -> Answer:
+        client.allow_private = True
+        return await post(client, endpoint.url)
+
+    assert with_client(act).body == bomb
+    assert "accept-encoding" not in endpoint.requests[0].headers
 
 
 def test_no_proxy_of_the_environment_is_used(
