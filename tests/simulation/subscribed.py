@@ -127,11 +127,14 @@ def _revive(world: SubscriptionWorld, name: str) -> None:
     world.at(world.now + 1.0, partial(_revive, world, name))
 
 
-def trial(seed: int, *, slice_max: int = 0, limited: bool = False) -> Trial:
+def trial(
+    seed: int, *, slice_max: int = 0, queue_factor: int | None = None, limited: bool = False
+) -> Trial:
     """Return processes, a subscription, messages with fates, scalings and faults.
 
-    With `slice_max`, a call has up to so many messages of a partition. With `limited`, the workers
-    have few calls together, and long ones.
+    With `slice_max`, a call has up to so many messages of a partition. RQ and DLQ mirror the topic,
+    or have `queue_factor` times as many partitions. With `limited`, the workers have few calls
+    together, and long ones.
     """
     random = Random(f"subscription trial {seed}")
     world = SubscriptionWorld(seed, Faults.drawn(random))
@@ -146,6 +149,7 @@ def trial(seed: int, *, slice_max: int = 0, limited: bool = False) -> Trial:
         retry=Retry(ATTEMPTS, first="300ms", max="2s"),
         policy=policy,
         shards=shards,
+        queue_partitions=None if queue_factor is None else queue_factor * partitions,
         load=msgspec.structs.replace(UNLIMITED, concurrency_total=total),
     )
     every_s = random.choice([0.2, 0.4])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,9 +36,10 @@ from tailrace.subscription.store.definition import (
     StoredSubscription,
     creation_of,
     find_subscription,
-    opening_of,
 )
+from tailrace.subscription.store.generations.opening import opening_of
 from tailrace.subscription.store.key_state import read_attempts
+from tailrace.subscription.store.ledgers import OwnedLedgers
 from tailrace.subscription.store.names import (
     dead_letter_queue,
     retry_queue,
@@ -50,7 +51,6 @@ from tailrace.subscription.store.requests.entries import read_requests, remove_r
 from tailrace.subscription.store.takeover import (
     ended,
     permit_workers,
-    read_ledgers,
     read_permits,
     read_takeover,
 )
@@ -149,8 +149,9 @@ class Owner:
         self.shop = shop
         self.shard = shard
         self.backend: Backend = shop.backend
-        self.epoch = raise_fence(shop.backend.store, shard_fence(NAME, f"0.{shard}", 0).name).epoch
-        definition = stored(shop.backend).definition
+        found = stored(shop.backend)
+        definition, self.unit = found.definition, found.unit(shard)
+        self.epoch = raise_fence(shop.backend.store, shard_fence(NAME, self.unit, 0).name).epoch
         self.machine = ShardMachine(
             ShardOptions(
                 definition.retry,
@@ -199,7 +200,7 @@ class Owner:
             machine.attempts_read(origin, read_attempts(self.backend, NAME, origin))
         elif kind is StepKind.REMOVE_REQUEST:
             request = machine.requests.to_remove[0]
-            remove_request(self.backend, NAME, request)
+            remove_request(self.backend, NAME, request, self.stored.unit(self.shard))
             machine.requests.removed(request)
         return kind
 
@@ -209,7 +210,7 @@ class Owner:
         commit = machine.start_commit()
         if commit is None:
             return True
-        fence = shard_fence(NAME, f"0.{self.shard}", self.epoch)
+        fence = shard_fence(NAME, self.unit, self.epoch)
         try:
             places = commit_shard(
                 self.backend, self.targets, commit, fence, self.now_ms, self.topics.view
@@ -324,12 +325,11 @@ class Owner:
             self.shop.backend.store.commit(change)
         self._read_definition()
         if self.machine.loaded:
-            streams = self.stored.streams(self.shard)
-            partitions: Iterable[Partition] = (*streams.mq, *streams.rq, *streams.dlq)
+            streams, ledgers = OwnedLedgers.read(self.backend, self.stored, self.shard)
             permits = read_permits(self.backend, NAME, streams)
             self.machine.open(
                 streams,
-                read_ledgers(self.backend, NAME, partitions),
+                ledgers,
                 permits,
                 ended(self.backend, permit_workers(permits)),
             )

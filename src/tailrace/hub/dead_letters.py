@@ -27,6 +27,7 @@ from tailrace.subscription.shard.requests.request import RequestAction
 from tailrace.subscription.store.backlog import count_unacknowledged
 from tailrace.subscription.store.definition import StoredSubscription
 from tailrace.subscription.store.key_state import AttemptFailure, head_message, read_trace
+from tailrace.subscription.store.ledgers import read_ledgers
 from tailrace.subscription.store.lifecycle import read_subscription
 from tailrace.subscription.store.names import dead_letter_queue
 from tailrace.subscription.store.queue_scan import QueuedMessage, key_bytes, queued_record
@@ -38,7 +39,6 @@ from tailrace.subscription.store.requests.making import (
     put_requests,
 )
 from tailrace.subscription.store.requests.selection import LetterSelection
-from tailrace.subscription.store.takeover import read_ledgers
 from tailrace.topic.record_builder import Time, milliseconds
 from tailrace.user_name import user_at_host
 
@@ -110,7 +110,7 @@ class DeadLetters(Unpicklable):
             for each in stored.dlq.definition.storage_topics(name)
             for number in range(each.partitions)
         ]
-        ledgers = read_ledgers(backend, self._subscription, partitions)
+        ledgers = read_ledgers(backend, stored, partitions)
         return count_unacknowledged(backend, ledgers, partitions)
 
     def list(self, limit: int = 100, *, type: Any = None) -> builtins.list[SubscriptionLetter]:

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Required, TypeAlias, Unpack
 
+from tailrace.amount import format_amount
 from tailrace.backend.contract import Backend
 from tailrace.backend.pickling import Unpicklable
-from tailrace.clock import Clock
+from tailrace.clock import Clock, SystemClock
 from tailrace.delivery.retry import Retry
+from tailrace.duration import parse_duration
 from tailrace.errors import InvalidValue
 from tailrace.group.consumer.handlers import BatchHandler, Handler, awaits
 from tailrace.group.group import check_reason
@@ -24,6 +26,9 @@ from tailrace.payload import Payload, ValueType
 from tailrace.settings import HubSettings
 from tailrace.subscription.store.definition import SubscriptionDefinition
 from tailrace.subscription.store.describe import SubscriptionInfo, describe
+from tailrace.subscription.store.generations.asking import ask_for_shards
+from tailrace.subscription.store.generations.awaiting import await_generation
+from tailrace.subscription.store.generations.plan import ShardsPlan, plan_shards
 from tailrace.subscription.store.group_state import GroupStates, read_group_state
 from tailrace.subscription.store.key_state import KeyState, read_key_state
 from tailrace.subscription.store.lifecycle import (
@@ -245,6 +250,32 @@ class Subscription(Unpicklable):
         update_settings(
             self._backend, self.name, retry=retry, filter=filter, load=load, endpoint=endpoint
         )
+
+    def plan_shards(self, shards: int, *, uneven: bool = False) -> ShardsPlan:
+        """Return what `change_shards` would do. Raises the same errors."""
+        stored = read_subscription(self._backend, self.name)
+        return plan_shards(self._backend, stored, shards, uneven=uneven)
+
+    def change_shards(
+        self, shards: int, *, uneven: bool = False, wait: timedelta | str | None = None
+    ) -> bool:
+        """Change the number of shards while messages flow. Every key stays in order.
+
+        Workers finish the calls in flight and continue as owners of the new shards. The change may
+        have to wait until older storage topics of the topic are finished, see `plan_shards`:
+        meanwhile the present shards work on. This process takes the steps that are possible now and
+        within `wait`, and running workers take the others. Returns True once the change is done,
+        False if it is still under way. The present number takes back a change that has not begun.
+        Raises `InvalidValue` for a number that does not divide the partitions of the topic, unless
+        `uneven`, and `Busy` while another change is under way.
+        """
+        before, now_ms = self.definition.shards, self._clock.now_ms()
+        timeout_s = 0.0 if wait is None else parse_duration(wait, "wait").total_seconds()
+        if ask_for_shards(
+            self._backend, self.name, shards, uneven=uneven, by=user_at_host(), now_ms=now_ms
+        ):
+            self._record("reshard", f"{format_amount(before, 'shard')} -> {shards}")
+        return await_generation(self._backend, self.name, SystemClock(), timeout_s)
 
     def delete(self) -> None:
         """Delete the subscription with its RQ, its DLQ and its progress. The topic stays.

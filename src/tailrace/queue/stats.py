@@ -16,11 +16,12 @@ from tailrace.backend.table_scan import scan_all
 from tailrace.message import Partition
 from tailrace.subscription.shard.commit.counts import ShardCounts, counts_table, decode_counts
 from tailrace.subscription.shard.permits import decode_permits, permits_key
-from tailrace.subscription.store.definition import StoredSubscription, as_opened
+from tailrace.subscription.store.definition import StoredSubscription
+from tailrace.subscription.store.generations.opening import as_opened
+from tailrace.subscription.store.ledgers import read_ledgers
 from tailrace.subscription.store.names import worker_group
 from tailrace.subscription.store.owners import shard_owners
 from tailrace.subscription.store.pause import pause_version
-from tailrace.subscription.store.takeover import read_ledgers
 from tailrace.topic.composite import DeletedPartition
 from tailrace.topic.ledger import Progress, ledger_table
 from tailrace.topic.record_count import amount_left, amount_within
@@ -96,7 +97,7 @@ def read_stats(backend: Backend, stored: StoredSubscription, consumers: int) -> 
     partitions = [
         where for each in streams for where in (*each.mq, *each.deleted, *each.rq, *each.dlq)
     ]
-    ledgers = read_ledgers(backend, stored.name, partitions)
+    ledgers = read_ledgers(backend, stored, partitions)
     shards = tuple(
         _shard_counts(
             backend,
@@ -112,7 +113,7 @@ def read_stats(backend: Backend, stored: StoredSubscription, consumers: int) -> 
         for shard, each in enumerate(streams)
         for own in (counts.get(stored.unit(shard), ShardCounts()),)
     )
-    total = MessageCounts()
+    total = _ended_generations(counts, stored)
     for each in shards:
         total = total.plus(each)
     closed = _closed_partitions(stored)
@@ -121,6 +122,25 @@ def read_stats(backend: Backend, stored: StoredSubscription, consumers: int) -> 
     quiet = _read_progress(backend, stored.name) == before
     standby = consumers - len({owner.worker for owner in owners.values()})
     return QueueStats(total, shards, quiet, consumers, max(0, standby))
+
+
+def _ended_generations(
+    counts: Mapping[str, ShardCounts], stored: StoredSubscription
+) -> MessageCounts:
+    """Return the ends of messages that shards of earlier generations counted."""
+    present = set(stored.units)
+    ended = ShardCounts()
+    for unit, own in counts.items():
+        if unit not in present:
+            ended = ended.plus(own.taken_over())
+    return MessageCounts(
+        emitted=ended.emitted,
+        failed=ended.failed,
+        acked=ended.acked,
+        filtered=ended.filtered,
+        discarded=ended.discarded,
+        skipped=ended.skipped,
+    )
 
 
 def _shard_counts(

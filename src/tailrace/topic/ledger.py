@@ -9,6 +9,9 @@ It is stored as entries of the table ``ledger/CONSUMER``::
     orders/1.7/block/NNNNNNNN    the ranges that start in block N of 65,536 offsets (8 bytes,
                                  big-endian): msgpack, [gap, length, gap, length, …] from its base
 
+A consumer may consist of *units* that have progresses of their own in the same partition. The
+entries of a unit have the prefix ``@UNIT/``.
+
 A range belongs to the block it starts in, even if it ends in another, so a range over a wide gap is
 one small entry. A write has only the blocks that changed, so a parked backlog is not rewritten.
 """
@@ -47,11 +50,13 @@ class Progress:
     `saved` is called, `writes` returns the same keys again, with their current values.
     """
 
-    def __init__(self, consumer: str, partition: Partition, mark: int = 0) -> None:
+    def __init__(
+        self, consumer: str, partition: Partition, mark: int = 0, *, unit: str = ""
+    ) -> None:
         self.mark = mark
         """All offsets below it are acknowledged."""
         self._table = ledger_table(consumer)
-        self._prefix = f"{partition}/".encode()
+        self._prefix = f"@{unit}/{partition}/".encode() if unit else f"{partition}/".encode()
         self._blocks: dict[int, _RangeBlock] = {}
         self._numbers: list[int] = []  # of the blocks that hold ranges, sorted
         self._touched: set[int] = set()
@@ -246,6 +251,23 @@ def load_storage(table: Table, consumer: str, topic: str, storage: int) -> dict[
     for at, held in by_number.items():
         progress = found[at] = Progress(consumer, Partition(topic, storage, at))
         progress._restore(held)
+    return found
+
+
+def load_units(table: Table, consumer: str, units: str) -> dict[str, dict[Partition, Progress]]:
+    """Load the progresses of the units of a consumer whose names begin so: ``1.``, or ``1.3/`` for
+    that unit alone."""
+    by_unit: dict[str, dict[Partition, list[tuple[bytes, bytes]]]] = {}
+    for key, value in scan_prefix(table, ledger_table(consumer), f"@{units}".encode()):
+        unit, topic, number, name = key[1:].split(b"/", 3)
+        partition = Partition.parse(f"{topic.decode()}/{number.decode()}")
+        by_unit.setdefault(unit.decode(), {}).setdefault(partition, []).append((name, value))
+    found: dict[str, dict[Partition, Progress]] = {}
+    for each, partitions in by_unit.items():
+        for partition, held in partitions.items():
+            progress = Progress(consumer, partition, unit=each)
+            progress._restore(held)
+            found.setdefault(each, {})[partition] = progress
     return found
 
 

@@ -162,6 +162,7 @@ def consistent(kind: RouterKind, shapes: Sequence[Shape], shards: int) -> bool:
     return all(_agree(kind, one, other, shards) for one, other in pairwise(shapes))
 
 
+@lru_cache(maxsize=1024)
 def _agree(kind: RouterKind, one: Shape, other: Shape, shards: int) -> bool:
     if one == other:
         return True
@@ -220,6 +221,13 @@ def _moved(
     )
     moved: npt.NDArray[np.bool_] = before != after
     return moved
+
+
+def least_hash(kind: RouterKind, shape: Shape, partition: int) -> int:
+    """Return the lowest hash that is routed to a partition."""
+    if kind is RouterKind.RANGE:
+        return _first_hash(partition, shape.partitions)
+    return partition // shape.k + shape.partitions * (partition % shape.k)
 
 
 def _shards(partition: Hashes, partitions: int, shards: int) -> Hashes:

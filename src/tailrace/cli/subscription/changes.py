@@ -110,8 +110,8 @@ def update(context: CommandContext, /, subscription: str, **options: Any) -> Non
 
     Values that are not given stay as they are; an empty filter or secret removes it. Running
     workers follow at once, except that a longer timeout of an endpoint holds from their next start.
-    The topic, the shards and the policy on dead letters cannot be changed, and a subscription that
-    calls a handler gets no endpoint.
+    For the number of shards see tailrace subscription reshard. The topic and the policy on dead
+    letters cannot be changed, and a subscription that calls a handler gets no endpoint.
     """
     from tailrace.operations.subscription import changes
 

@@ -102,6 +102,8 @@ def show(context: CommandContext, subscription: str, watch: bool) -> None:
 
 
 def _subscription_text(found: SubscriptionDetail) -> str:
+    from tailrace.operations.subscription.next_generation import fed_text
+
     summary, settings = found.summary, found.settings
     since = "" if found.since is None else f" since {format_time(found.since)}"
     pairs = [
@@ -116,6 +118,11 @@ def _subscription_text(found: SubscriptionDetail) -> str:
         ("start", settings.start),
         ("created", format_time(found.created)),
     ]
+    if found.generation:
+        pairs.append(("generation", f"{found.generation}"))
+    if found.changes:
+        pairs.append(("changes", found.changes))
+    pairs += [("feeds", fed_text(each)) for each in found.fed]
     if found.oldest is not None:
         pairs.append(("oldest message", format_time(found.oldest)))
     if found.requests:

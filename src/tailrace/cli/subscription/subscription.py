@@ -22,6 +22,7 @@ from tailrace.cli.subscription.changes import (
     update,
 )
 from tailrace.cli.subscription.endpoint_options import endpoint_options
+from tailrace.cli.subscription.reshard import reshard
 from tailrace.cli.subscription.run import run
 from tailrace.cli.subscription.show import history, list_, show
 
@@ -83,7 +84,8 @@ def create(context: CommandContext, /, subscription: str, topic: str, **options:
                     orders/1.7@42        that message
 
     A key belongs to one shard, and a worker owns whole shards: more workers than shards are of no
-    use. The topic, the policy on dead letters and the shards cannot be changed later.
+    use. The number of shards can be changed later (tailrace subscription reshard); the topic and
+    the policy on dead letters cannot.
     """
     from tailrace.operations.subscription.create import create_subscription
 
@@ -105,6 +107,6 @@ def _created_text(created: CreatedSubscription) -> str:
 
 subscription_command = Noun(
     "subscription",
-    [create, list_, show, history, run, update, pause, resume, delete],
-    help="Create, run, pause and delete subscriptions.",
+    [create, list_, show, history, run, update, reshard, pause, resume, delete],
+    help="Create, run, re-shard, pause and delete subscriptions.",
 )

@@ -188,7 +188,7 @@ def _subscription(subscription: TopicSubscription) -> str:
     if subscription.closed is None:
         return text
     explain = f"tailrace explain {subscription.name} --subscription"
-    return f"{text}; storage {subscription.closed} stays closed to it: {explain}"
+    return f"{text}; its next generation reads storage {subscription.closed}: {explain}"
 
 
 def _state(sealed: bool, takes_pushes: bool) -> str:

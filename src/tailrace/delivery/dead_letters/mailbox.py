@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,19 +31,21 @@ class Mailbox:
     """The dead letters in a topic: of one writer, or of all consumers if `writer` is None.
 
     `view` is None if there is no topic, because no letter was ever written. `name` is the name that
-    people write: ``lake/crm``, or ``lake``. `resolver` is the consumer whose ledger has the letters
-    that were redelivered or discarded; None for that of `resolved_by`.
+    people write: ``lake/crm``, or ``lake``. `ledger` returns the progress of the letters of a
+    partition that were redelivered or discarded; None for the ledger of `resolved_by`.
     """
 
     view: View | None
     name: str
     writer: str | None = None
-    resolver: str | None = None
+    ledger: Callable[[Partition], Progress] | None = None
 
     def resolved(self, partition: Partition) -> Progress:
         """Return the progress of the letters of a partition that were redelivered or discarded."""
         assert self.view is not None, "there is a topic"
-        resolver = self.resolver or resolved_by(self.view.topic)
+        if self.ledger is not None:
+            return self.ledger(partition)
+        resolver = resolved_by(self.view.topic)
         return Progress.load(self.view.backend.table, resolver, partition)
 
     def waiting(self) -> Iterator[DeadLetter]:

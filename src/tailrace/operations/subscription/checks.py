@@ -14,7 +14,6 @@ from tailrace.hub.hub import Hub
 from tailrace.operations.problem import Problem
 from tailrace.operations.subscription.health import (
     blocked_text,
-    closed_text,
     lag_text,
     requests_text,
     resume_command,
@@ -22,6 +21,7 @@ from tailrace.operations.subscription.health import (
     silent_workers,
     worker_word,
 )
+from tailrace.operations.subscription.next_generation import change_text
 from tailrace.subscription.store.describe import SubscriptionInfo
 from tailrace.topic.scaling import enough_partitions
 
@@ -50,6 +50,8 @@ def check_subscription(hub: Hub, info: SubscriptionInfo, now: datetime) -> Check
         what = f"retrying {format_amount(info.backlog.retrying_keys, 'key')}"
         what += f" for {format_age(now - since)}, {info.backlog.rq:,} in RQ"
         (problems if now - since > RETRY_MAX else notes).append(Problem(subject, what, explain))
+    if info.following is not None:
+        notes.append(Problem(subject, change_text(info), explain))
     if len(info.workers) > info.shards:
         notes.append(Problem(subject, *_standby(info)))
     return CheckedSubscription(problems, notes)
@@ -63,7 +65,7 @@ def _standby(info: SubscriptionInfo) -> tuple[str, str]:
     if not info.queue:
         return what, f"tailrace subscription show {info.name}"
     enough = enough_partitions(info.shards, len(info.workers))
-    return what, f"{enough} shards would use them; a queue keeps the shards it was created with"
+    return what, f"{enough} shards would use them: tailrace subscription reshard {info.name} NUMBER"
 
 
 def _problems(hub: Hub, info: SubscriptionInfo, now: datetime) -> Iterator[tuple[str, str]]:
@@ -89,5 +91,3 @@ def _problems(hub: Hub, info: SubscriptionInfo, now: datetime) -> Iterator[tuple
     if backlog.aside:
         what = format_amount(backlog.aside, "pending dead letter")
         yield what, f"tailrace dlq {name} list --by error"
-    if info.closed is not None:
-        yield closed_text(info), explain

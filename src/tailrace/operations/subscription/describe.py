@@ -10,9 +10,16 @@ from tailrace.errors import UnknownSubscription
 from tailrace.group.store.history import HistoryLine, read_history
 from tailrace.hub.hub import Hub
 from tailrace.operations.subscription.health import SubscriptionState, judge, lag_of
+from tailrace.operations.subscription.next_generation import change_text
 from tailrace.operations.subscription.settings import SubscriptionSettings
 from tailrace.subscription.store.backlog import BlockedKey
-from tailrace.subscription.store.describe import ClosedStorage, SubscriptionInfo, describe
+from tailrace.subscription.store.describe import (
+    ClosedStorage,
+    NextShards,
+    SubscriptionInfo,
+    describe,
+)
+from tailrace.subscription.store.generations.plan import FedStorage
 from tailrace.subscription.store.names import worker_group
 from tailrace.subscription.store.owners import SubscriptionWorker
 from tailrace.subscription.store.pause import Pause
@@ -23,8 +30,8 @@ class SubscriptionSummary:
     """A subscription in one line.
 
     `lag` is the number of messages to deliver: those of the topic (`mq`), of the retry queue
-    (`rq`), and of storage topics that stay closed. `dlq` is the number of dead letters, and of the
-    messages behind them. `queue` is True for the consumer of a queue.
+    (`rq`), and of storage topics that the next generation reads. `dlq` is the number of dead
+    letters, and of the messages behind them. `queue` is True for the consumer of a queue.
     """
 
     name: str
@@ -93,6 +100,8 @@ class SubscriptionDetail:
 
     `why` describes its state. `oldest` is the time at which the oldest message that waits was
     pushed. `requests` counts the requests of operators that workers have not carried out yet.
+    `following` is the next generation if one is to come, and `changes` says so in words. `fed` are
+    the older storage topics of RQ and DLQ that shards are fed from.
     `blocked` names some of the blocked keys, the oldest first.
     """
 
@@ -105,6 +114,10 @@ class SubscriptionDetail:
     oldest: datetime | None
     requests: int
     closed: ClosedStorage | None
+    generation: int
+    following: NextShards | None
+    changes: str
+    fed: tuple[FedStorage, ...]
     workers: tuple[SubscriptionWorker, ...]
     shards: tuple[ShardSummary, ...]
     blocked: tuple[BlockedKeySummary, ...]
@@ -141,6 +154,10 @@ def show_subscription(hub: Hub, name: str) -> SubscriptionDetail:
         oldest=info.backlog.oldest,
         requests=info.requests,
         closed=info.closed,
+        generation=info.generation,
+        following=info.following,
+        changes="" if info.following is None else change_text(info),
+        fed=info.fed,
         workers=info.workers,
         shards=tuple(shards_of(info)),
         blocked=tuple(map(BlockedKeySummary.of, info.backlog.blocked)),

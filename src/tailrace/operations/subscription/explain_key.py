@@ -101,7 +101,10 @@ def run_remedy(name: str, endpoint: Endpoint | None) -> Remedy:
 def _waits_for(state: KeyState) -> str:
     if state.waits_for:
         return f"{', '.join(state.waits_for)} must be finished first, to keep the order of the key"
-    return f"storage {state.closed_storage} stays closed, since keys would change their shard"
+    return (
+        f"the next generation reads storage {state.closed_storage} once all before is finished,"
+        " since keys change their shard"
+    )
 
 
 def _behind(state: KeyState) -> Iterator[Fact]:

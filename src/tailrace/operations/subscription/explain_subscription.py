@@ -17,21 +17,21 @@ from tailrace.operations.subscription.explain_key import attempts_text, owner_fa
 from tailrace.operations.subscription.health import (
     SubscriptionState,
     blocked_text,
-    closed_text,
     judge,
     lag_of,
     requests_text,
     resume_command,
-    shards_text,
     silence_text,
     silent_workers,
     worker_word,
 )
+from tailrace.operations.subscription.next_generation import change_text, fed_text
 from tailrace.subscription.endpoint.definition import Endpoint
 from tailrace.subscription.store.backlog import BlockedKey
-from tailrace.subscription.store.definition import StoredSubscription, as_opened
+from tailrace.subscription.store.definition import StoredSubscription
 from tailrace.subscription.store.describe import SubscriptionInfo, describe
 from tailrace.subscription.store.differences import describe_retry
+from tailrace.subscription.store.generations.opening import as_opened
 from tailrace.subscription.store.lifecycle import read_subscription
 from tailrace.subscription.store.names import ShardName
 
@@ -135,6 +135,8 @@ def remedies_of(info: SubscriptionInfo, state: SubscriptionState) -> Iterator[Re
 def _settings(info: SubscriptionInfo) -> Iterator[Fact]:
     shards = format_amount(info.shards, "shard")
     delivers = shards if info.queue else f"{info.topic}, in {shards}"
+    if info.generation:
+        delivers += f" of generation {info.generation}"
     name = "queue" if info.queue else "delivers"
     yield Fact(name, f"{delivers}, on_dead_letter={info.on_dead_letter.value}")
     if info.endpoint is not None:
@@ -197,11 +199,13 @@ def _problems(info: SubscriptionInfo, state: SubscriptionState) -> Iterator[Fact
     if backlog.aside:
         letters = format_amount(backlog.aside, "dead letter")
         yield Fact("set aside", f"{letters} that block{'s' * (backlog.aside == 1)} no key")
-    if info.closed is not None:
-        if state is not SubscriptionState.CLOSED:
-            yield Fact("closed", closed_text(info))
-        would = f"no key would change its shard with {shards_text(info.closed.shards)}"
-        yield Fact("closed", would)
+    if info.following is not None and state is not SubscriptionState.CHANGING:
+        yield Fact("changes", change_text(info))
+    if info.closed is not None and info.closed.waiting:
+        waiting = format_amount(info.closed.waiting, "message")
+        yield Fact("changes", f"{waiting} in {info.topic}/{info.closed.storage} until then")
+    for each in info.fed:
+        yield Fact("feeds", f"{fed_text(each)}, which are delivered from there")
     if info.requests:
         unattended = "" if info.workers else ", and no worker runs that could carry them out"
         yield Fact("requests", f"{requests_text(info)}{unattended}")

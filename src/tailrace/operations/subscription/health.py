@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import StrEnum
 
 from tailrace.amount import format_amount
 from tailrace.clock import utc_time
 from tailrace.hub.hub import Hub
 from tailrace.operations.health import Health
+from tailrace.operations.subscription.next_generation import change_text, changes_now
 from tailrace.subscription.store.describe import SubscriptionInfo
 from tailrace.subscription.store.owners import SubscriptionWorker
 
@@ -24,8 +24,8 @@ class SubscriptionState(StrEnum):
     """A worker owns shards and sends no heartbeat."""
     BLOCKED = "BLOCKED"
     """Dead letters block some keys."""
-    CLOSED = "CLOSED"
-    """A storage topic of the topic stays closed, because some keys would change their shard."""
+    CHANGING = "CHANGING"
+    """The next generation is being made: no shard delivers for a moment."""
     RETRYING = "RETRYING"
     DELIVERING = "DELIVERING"
     CAUGHT_UP = "CAUGHT UP"
@@ -44,7 +44,7 @@ def judge(hub: Hub, info: SubscriptionInfo) -> Health[SubscriptionState]:
         why = f"{info.paused.reason} ({info.paused.by}), {lag}"
         since = utc_time(info.paused.since_ms)
         return Health(SubscriptionState.PAUSED, why, since)
-    if not info.workers and (backlog.mq or backlog.rq or info.requests):
+    if not info.workers and (lag_of(info) or info.requests):
         waits = f", {requests_text(info)}" if info.requests else ""
         why = f"no {worker} runs, {lag}{waits}"
         return Health(SubscriptionState.UNATTENDED, why)
@@ -55,13 +55,13 @@ def judge(hub: Hub, info: SubscriptionInfo) -> Health[SubscriptionState]:
     if backlog.blocked_keys:
         since = min(each.head.queued for each in backlog.blocked)
         return Health(SubscriptionState.BLOCKED, blocked_text(info), since)
-    if info.closed is not None:
-        return Health(SubscriptionState.CLOSED, closed_text(info))
+    if changes_now(info.following):
+        return Health(SubscriptionState.CHANGING, f"{change_text(info)}, {lag}")
     if backlog.rq:
         keys = format_amount(backlog.retrying_keys, "key")
         why = f"messages of {keys} failed, {lag}"
         return Health(SubscriptionState.RETRYING, why, backlog.retrying_since)
-    if backlog.mq:
+    if lag_of(info):
         running = format_amount(len(info.workers), worker)
         return Health(SubscriptionState.DELIVERING, f"{lag}, {running}")
     done = "every message is acknowledged"
@@ -119,26 +119,6 @@ def blocked_text(info: SubscriptionInfo) -> str:
         else f"{count:,} keys blocked by dead letters"
     )
     return f"{blocked}, {info.backlog.behind:,} behind {'it' if count == 1 else 'them'}"
-
-
-def closed_text(info: SubscriptionInfo) -> str:
-    """Return which storage topic stays closed, why, and what waits there."""
-    assert info.closed is not None
-    storage, partitions = info.closed.storage, format_amount(info.closed.partitions, "partition")
-    shards = format_amount(info.shards, "shard")
-    waiting = format_amount(info.closed.waiting, "message")
-    return (
-        f"{info.topic}/{storage} ({partitions}) stays closed, since keys would change their shard"
-        f" ({shards}), {waiting} there"
-    )
-
-
-def shards_text(numbers: Iterable[int]) -> str:
-    """Return numbers of shards in words: ``1, 2 or 4 shards``."""
-    ordered = sorted(numbers)
-    if len(ordered) == 1:
-        return format_amount(ordered[0], "shard")
-    return f"{', '.join(map(str, ordered[:-1]))} or {ordered[-1]} shards"
 
 
 def requests_text(info: SubscriptionInfo) -> str:

@@ -56,8 +56,9 @@ def judge_message(hub: Hub, name: str, position: Position) -> Verdict:
         return Verdict("ACKNOWLEDGED", f"{_origin(place, position)}{why}", waits=False)
     if place.closed:
         storage = Position.parse(place.origin).storage
-        why = f"in storage {storage}, which stays closed, since keys would change their shard"
-        return Verdict("CLOSED", why, (Remedy("subscription", f"tailrace explain {name}"),))
+        why = f"in storage {storage}, which the next generation reads once all before is finished"
+        remedy = Remedy("subscription", f"tailrace explain {name} --subscription")
+        return Verdict("WAITING", why, (remedy,))
     if head.queue is Queue.MQ:
         found = _waiting(hub, stored, place)
     else:

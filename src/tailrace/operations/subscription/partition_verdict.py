@@ -6,7 +6,7 @@ from tailrace.amount import format_amount
 from tailrace.hub.hub import Hub
 from tailrace.message import Partition
 from tailrace.operations.explanation import Remedy, Verdict
-from tailrace.subscription.store.definition import as_opened
+from tailrace.subscription.store.generations.opening import as_opened
 from tailrace.subscription.store.lifecycle import read_subscription
 from tailrace.subscription.store.names import worker_group
 from tailrace.subscription.store.owners import shard_owners
@@ -25,8 +25,8 @@ def judge_subscribed_partition(hub: Hub, name: str, partition: Partition) -> Ver
     lag = f"lag {left:,}"
     more = (Remedy("subscription", f"tailrace explain {name} --subscription"),)
     if partition.storage >= definition.opened:
-        why = f"{lag}; it stays closed, since keys would change their shard"
-        return Verdict("CLOSED", why, more)
+        why = f"{lag}; the next generation reads it once all before is finished"
+        return Verdict("WAITING", why, more)
     count = stored.main.definition.storage[partition.storage].partitions
     shard = definition.strategy.owner(partition.number, definition.shards, count)
     owner = shard_owners(backend, name, definition).get(shard)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tailrace.amount import format_amount
 from tailrace.hub.hub import Hub
 from tailrace.operations.explanation import Fact
-from tailrace.operations.subscription.health import shards_text, worker_word
+from tailrace.operations.subscription.health import worker_word
 from tailrace.operations.subscription.message_verdict import delivering
 from tailrace.subscription.store.describe import describe
 from tailrace.subscription.store.scaling import ScalingEffect, change_effect
@@ -27,10 +27,19 @@ def _effect(effect: ScalingEffect) -> str:
     moved = f"{effect.moved:.0%} of the keys"
     if effect.example is not None:
         moved += f", such as {effect.example!r}"
+    shards = format_amount(effect.next_shards, "shard")
     return (
-        f"storage {effect.closed} stays closed to it and its messages wait: {moved}, would change"
-        f" the shard; none would with {shards_text(effect.open_with)}"
+        f"reads storage {effect.closed} with a new generation of {shards}, once all before it is"
+        f" acknowledged: {moved}, change the shard; none would with {_shards(effect.open_with)}"
     )
+
+
+def _shards(numbers: Iterable[int]) -> str:
+    """Return numbers of shards in words: ``1, 2 or 4 shards``."""
+    ordered = sorted(numbers)
+    if len(ordered) == 1:
+        return format_amount(ordered[0], "shard")
+    return f"{', '.join(map(str, ordered[:-1]))} or {ordered[-1]} shards"
 
 
 def deletion_facts(hub: Hub, topic: str) -> Iterator[Fact]:

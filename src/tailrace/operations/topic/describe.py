@@ -62,8 +62,8 @@ class StorageSummary:
 
 @dataclass(frozen=True, slots=True)
 class TopicSubscription:
-    """A subscription of a topic. `closed` is the first storage topic that stays closed to it, if
-    any does. `queue` is True if the topic is a queue, and this its consumer."""
+    """A subscription of a topic. `closed` is the first storage topic that its next generation
+    reads, if any does. `queue` is True if the topic is a queue, and this its consumer."""
 
     name: str
     shards: int

@@ -12,8 +12,8 @@ from tailrace.queue.replay.job import ReplayCounts, ReplayJob, ReplayState
 from tailrace.subscription.shard.commit.counts import ShardCounts, counts_table, decode_counts
 from tailrace.subscription.shard.replay_bounds import ReplayBounds
 from tailrace.subscription.store.definition import StoredSubscription
+from tailrace.subscription.store.ledgers import read_ledgers
 from tailrace.subscription.store.requests.entries import pending_requests
-from tailrace.subscription.store.takeover import read_ledgers
 from tailrace.topic.ledger import Progress
 from tailrace.topic.record_count import amount_left, amount_within
 
@@ -63,16 +63,16 @@ def read_progress(
     """
     streams = [stored.streams(shard) for shard in range(stored.definition.shards)]
     mq = [where for each in streams for where in each.mq]
-    ledgers = read_ledgers(backend, stored.name, mq)
+    ledgers = read_ledgers(backend, stored, mq)
     ended = all(ledgers[where].mark >= bounds.end(where) for where in mq)
     left = sum(
         amount_within(backend.log, where, ledgers[where].holes(bounds.end(where))).records
         for where in mq
     )
     rq = [where for each in streams for where in each.rq]
-    retrying = _left(backend, rq, read_ledgers(backend, stored.name, rq))
+    retrying = _left(backend, rq, read_ledgers(backend, stored, rq))
     dlq = [where for each in streams for where in each.dlq]
-    dead = _left(backend, dlq, read_ledgers(backend, stored.name, dlq))
+    dead = _left(backend, dlq, read_ledgers(backend, stored, dlq))
     counts = _counts(backend, stored.name)
     waits = not ended or retrying or pending_requests(backend, stored.name)
     state = ReplayState.RUNNING if waits else ReplayState.DONE

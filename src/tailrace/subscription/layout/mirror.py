@@ -9,8 +9,10 @@ from __future__ import annotations
 import msgspec
 
 from tailrace.errors import InvalidValue
+from tailrace.subscription.layout.assignment import Assignment
 from tailrace.topic.composite import Definition
-from tailrace.topic.lineage import Shape, check_count, next_shape
+from tailrace.topic.lineage import PARTITIONS_MAX, Shape, check_count, next_shape
+from tailrace.topic.router import RouterKind
 
 
 def queue_shape(newest: Shape, shards: int, partitions: int | None, option: str) -> Shape:
@@ -25,6 +27,24 @@ def queue_shape(newest: Shape, shards: int, partitions: int | None, option: str)
     if partitions % shards:
         raise InvalidValue(option, partitions, f"a multiple of the number of shards, {shards}")
     return next_shape(newest, partitions)
+
+
+def next_queue_shape(
+    strategy: Assignment, kind: RouterKind, newest: Shape, shards: int, partitions: int | None
+) -> Shape:
+    """Return the shape in which a queue continues with this number of shards.
+
+    Without `partitions` it is a copy of the newest opened storage topic. Otherwise it has the least
+    multiple of the number of shards that is not less, if every key has the same shard then; if not,
+    it is a copy too.
+    """
+    if partitions is None:
+        return newest
+    count = -(-partitions // shards) * shards
+    if count > PARTITIONS_MAX:
+        return newest
+    shape = next_shape(newest, count)
+    return shape if strategy.consistent(kind, (shape, newest), shards) else newest
 
 
 def first_queue(main: Definition, shape: Shape, *, created_ms: int, identity: str) -> Definition:

@@ -129,6 +129,12 @@ class Intake:
         """True if the shard has some of these partitions, and has not finished all of them."""
         return any(each in self._streams and not self.finished(each) for each in partitions)
 
+    @property
+    def ended(self) -> bool:
+        """True if all partitions are finished: the next storage topic may be of the next
+        generation."""
+        return all(map(self.finished, self._streams))
+
     def open(self, partition: Partition) -> bool:
         """True if all partitions that it follows are finished."""
         return all(self.finished(parent) for parent in self._follows.get(partition, ()))

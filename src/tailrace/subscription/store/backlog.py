@@ -17,10 +17,10 @@ from tailrace.subscription.shard.queues import OnDeadLetter, Queue
 from tailrace.subscription.shard.streams import ShardStreams
 from tailrace.subscription.store.definition import StoredSubscription
 from tailrace.subscription.store.key_state import HeadMessage, head_message
+from tailrace.subscription.store.ledgers import read_ledgers
 from tailrace.subscription.store.names import worker_group
 from tailrace.subscription.store.queue_scan import QueuedMessage, message_at
 from tailrace.subscription.store.reading import read_lagging
-from tailrace.subscription.store.takeover import read_ledgers
 from tailrace.topic.ledger import Progress
 from tailrace.topic.record_count import amount_left
 
@@ -99,7 +99,7 @@ def read_backlog(backend: Backend, stored: StoredSubscription) -> Backlog:
     """Count what waits. Reads the keys of all messages in RQ, and in DLQ if they block keys."""
     shards = [stored.streams(shard) for shard in range(stored.definition.shards)]
     partitions = [where for each in shards for where in (*each.mq, *each.rq, *each.dlq)]
-    ledgers = read_ledgers(backend, stored.name, partitions)
+    ledgers = read_ledgers(backend, stored, partitions)
     blocks = stored.definition.policy is OnDeadLetter.BLOCK
     waiting = (where for each in shards for where in each.rq)
     retrying = _keys(backend, stored.name, ledgers, waiting)

@@ -1,8 +1,7 @@
-"""The definition of a subscription, its creation, and the opening of storage topics.
+"""The definition of a subscription, and its creation.
 
 A generation reads the first `opened` storage topics of its topic. RQ and DLQ mirror the newest of
-them. One store change opens another one and lets RQ and DLQ continue in storage topics that mirror
-it. A storage topic in which some key would have another shard stays closed.
+them.
 """
 
 from __future__ import annotations
@@ -20,11 +19,14 @@ from tailrace.delivery.load_control import LoadControl
 from tailrace.delivery.retry import Retry
 from tailrace.errors import InvalidValue, UnknownTopic
 from tailrace.group.store.start import Start, format_start
+from tailrace.message import Partition
 from tailrace.subscription.endpoint.definition import Endpoint
 from tailrace.subscription.layout.agreement import NamedShape, check_agreement, valid_shards
 from tailrace.subscription.layout.assignment import CONTIGUOUS, Assignment, assignment
-from tailrace.subscription.layout.mirror import first_queue, queue_shape, switched_queue
-from tailrace.subscription.shard.queues import OnDeadLetter
+from tailrace.subscription.layout.generation import ChangePhase, GenerationChange, MainTopic
+from tailrace.subscription.layout.keys import KeyShards
+from tailrace.subscription.layout.mirror import first_queue, queue_shape
+from tailrace.subscription.shard.queues import OnDeadLetter, Queue
 from tailrace.subscription.shard.replay_bounds import ReplayBounds
 from tailrace.subscription.shard.streams import ShardStreams, streams_of
 from tailrace.subscription.store.names import (
@@ -34,8 +36,9 @@ from tailrace.subscription.store.names import (
     retry_queue,
     worker_group,
 )
-from tailrace.topic.composite import TOPICS, change_between, creation
+from tailrace.topic.composite import TOPICS, creation
 from tailrace.topic.consumers import consumer_key
+from tailrace.topic.lineage import Shape
 from tailrace.topic.offset_spec import Extreme
 from tailrace.topic.view import StoredDefinition, find
 
@@ -50,7 +53,7 @@ class SubscriptionDefinition(msgspec.Struct, frozen=True):
     acknowledged and not delivered. `start` is where it began, as `format_start` writes it. `queue`:
     it is the consumer of a queue, which has the name of its topic. `replay` has the bounds of one
     that replays a queue. `endpoint` is where its workers deliver; without it they call handlers.
-    `load` is its load control.
+    `load` is its load control. `change` is the change to the next generation, if one is under way.
     """
 
     topic: str
@@ -73,6 +76,12 @@ class SubscriptionDefinition(msgspec.Struct, frozen=True):
     replay: ReplayBounds | None = None
     endpoint: Endpoint | None = None
     load: LoadControl = LoadControl()
+    change: GenerationChange | None = None
+
+    @property
+    def phase(self) -> ChangePhase | None:
+        """How far the change to the next generation is; None if there is none."""
+        return None if self.change is None else self.change.phase
 
     @property
     def strategy(self) -> Assignment:
@@ -118,8 +127,58 @@ class StoredSubscription(NamedTuple):
         """Return the name of a shard as a unit that is granted."""
         return str(ShardName(self.definition.generation, shard))
 
+    @property
+    def units(self) -> list[str]:
+        """The names of all shards as units that are granted."""
+        return [self.unit(shard) for shard in range(self.definition.shards)]
+
+    @property
+    def main_topic(self) -> MainTopic:
+        """The storage topics of the topic up to the one that takes pushes."""
+        definition, main = self.definition, self.main.definition
+        shapes = main.storage[: main.pointer + 1]
+        return MainTopic(definition.strategy, main.router, shapes, definition.opened)
+
+    @property
+    def newest(self) -> Shape:
+        """The shape of the newest storage topic that is open."""
+        return self.main.definition.storage[self.definition.opened - 1]
+
+    @property
+    def keys(self) -> KeyShards:
+        """The shards of messages."""
+        definition, main = self.definition, self.main.definition
+        shapes = main.storage[: definition.opened]
+        return KeyShards(definition.strategy, main.router, shapes, definition.shards)
+
+    def fed_storage(self, queue: StoredDefinition) -> list[int]:
+        """Return the storage topics of RQ or DLQ in which some key has another shard than in MQ.
+        What they hold is fed. In the first generation there is none."""
+        if not self.definition.generation:
+            return []
+        agrees, of = self.keys.agrees, queue.definition
+        return [each for each in of.storages if not agrees(of.storage[each])]
+
+    def queue_partitions(self, queue: Queue, storage: int) -> list[Partition]:
+        """Return the partitions of a storage topic of RQ or DLQ."""
+        is_rq = queue is Queue.RQ
+        topic = retry_queue(self.name) if is_rq else dead_letter_queue(self.name)
+        shape = (self.rq if is_rq else self.dlq).definition.storage[storage]
+        return [Partition(topic, storage, number) for number in range(shape.partitions)]
+
+    @property
+    def moved_storage(self) -> list[int]:
+        """The open storage topics of MQ in which some key has another shard than in the newest.
+        They are finished. In the first generation there is none."""
+        if not self.definition.generation:
+            return []
+        last = self.definition.opened - 1
+        agrees = self.main_topic.agrees
+        return [each for each in range(last) if not agrees(each, last, self.definition.shards)]
+
     def streams(self, shard: int) -> ShardStreams:
-        """Return the partitions of a shard."""
+        """Return the partitions of a shard. Each partition has one, also in storage topics that are
+        fed."""
         definition = self.definition
         return streams_of(
             definition.strategy,
@@ -262,58 +321,6 @@ def retry_ms(retry: Retry) -> tuple[int, int]:
     """Return the first and the longest delay of a retry policy as they are stored."""
     first, longest = (max(1, round(each / _MILLISECOND)) for each in (retry.first, retry.max))
     return first, longest
-
-
-def opening_of(stored: StoredSubscription) -> Change | None:
-    """Return the change that opens the next storage topics of the topic, as far as every key keeps
-    its shard; None if there is none to open."""
-    definition, topic = stored.definition, stored.main.definition
-    after = as_opened(stored).definition
-    if after.opened == definition.opened:
-        return None
-    newest = topic.storage[after.opened - 1]
-    changes = [
-        Change(
-            {
-                SUBSCRIPTIONS + stored.name: stored.version,
-                TOPICS + definition.topic: stored.main.version,
-            },
-            {SUBSCRIPTIONS + stored.name: msgspec.json.encode(after)},
-        )
-    ]
-    for queue, before, given in (
-        (retry_queue(stored.name), stored.rq, definition.rq_partitions),
-        (dead_letter_queue(stored.name), stored.dlq, definition.dlq_partitions),
-    ):
-        shape = queue_shape(newest, definition.shards, given, "partitions")
-        if shape != before.definition.shape:
-            switched = switched_queue(before.definition, shape)
-            changes.append(change_between(queue, before.definition, switched, before.version))
-    return joined(*changes)
-
-
-def as_opened(stored: StoredSubscription) -> StoredSubscription:
-    """Return a subscription with the storage topics that `opening_of` opens.
-
-    A worker opens them when it comes. Whoever describes a subscription counts them as open. A
-    replay keeps those that it was created over.
-    """
-    definition, topic = stored.definition, stored.main.definition
-    if definition.replay is not None:
-        return stored
-    opened = definition.opened
-    while opened <= topic.pointer and definition.strategy.consistent(
-        topic.router, topic.storage[opened - 1 : opened + 1], definition.shards
-    ):
-        opened += 1
-    return stored._replace(definition=msgspec.structs.replace(definition, opened=opened))
-
-
-def closed_storage(stored: StoredSubscription) -> int | None:
-    """Return the storage topic of the topic that stays closed, because some key would have another
-    shard in it; None if all are open."""
-    opened = as_opened(stored).definition.opened
-    return opened if opened <= stored.main.definition.pointer else None
 
 
 def _uneven(shards: int, valid: list[int]) -> InvalidValue:

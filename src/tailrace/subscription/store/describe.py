@@ -12,6 +12,7 @@ from tailrace.errors import UnknownTopic
 from tailrace.message import Partition
 from tailrace.subscription.endpoint.definition import Endpoint
 from tailrace.subscription.layout.agreement import valid_shards
+from tailrace.subscription.layout.generation import ChangePhase
 from tailrace.subscription.shard.queues import OnDeadLetter
 from tailrace.subscription.store.backlog import (
     NO_BACKLOG,
@@ -19,12 +20,11 @@ from tailrace.subscription.store.backlog import (
     count_unacknowledged,
     read_backlog,
 )
-from tailrace.subscription.store.definition import (
-    StoredSubscription,
-    as_opened,
-    closed_storage,
-    find_subscription,
-)
+from tailrace.subscription.store.definition import StoredSubscription, find_subscription
+from tailrace.subscription.store.generations.opening import as_opened, closed_storage
+from tailrace.subscription.store.generations.plan import FedStorage, fed_storages
+from tailrace.subscription.store.generations.waiting import WaitedFor, next_generation, waited_for
+from tailrace.subscription.store.ledgers import read_ledgers
 from tailrace.subscription.store.lifecycle import read_definition
 from tailrace.subscription.store.names import REQUESTS
 from tailrace.subscription.store.owners import (
@@ -35,12 +35,11 @@ from tailrace.subscription.store.owners import (
 )
 from tailrace.subscription.store.pause import Pause, find_pause
 from tailrace.subscription.store.scaling import used_shapes
-from tailrace.subscription.store.takeover import read_ledgers
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedStorage:
-    """The first storage topic that stays closed to a subscription, because some keys would have
+    """The first storage topic that the present generation does not read, because some keys have
     another shard in it.
 
     `waiting` is the number of messages in it and in later ones. `shards` are numbers of shards with
@@ -54,14 +53,32 @@ class ClosedStorage:
 
 
 @dataclass(frozen=True, slots=True)
+class NextShards:
+    """The change of a subscription to its next generation.
+
+    `phase` is None if nobody asked for another number of shards, and a storage topic of the topic
+    needs the next generation. `waits_for` are the storage topics that must be finished before.
+    `since` is the time at which it was asked for, and `by` who did so; empty otherwise.
+    """
+
+    shards: int
+    phase: ChangePhase | None
+    waits_for: tuple[WaitedFor, ...]
+    since: datetime | None
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class SubscriptionInfo:
     """A subscription, with its workers and what waits in its queues.
 
     `owners` has the owner of each shard, None for a shard that no worker owns. `opened` is the
     number of storage topics of the topic that it reads, or that the next worker opens; `closed` is
-    the next one, if it stays closed. `requests` is the number of pending requests of operators.
-    With `topic_deleted` the backlog is not known. `endpoint` is where it delivers over HTTP; None
-    for a handler. `queue` is True for the consumer of a queue.
+    the next one, if another generation has to read it. `following` is that generation, or the one
+    that was asked for, and `fed` are the older storage topics of RQ and DLQ that shards are fed
+    from. `requests` is the number of pending requests of operators. With `topic_deleted` the
+    backlog is not known. `endpoint` is where it delivers over HTTP; None for a handler. `queue` is
+    True for the consumer of a queue.
     """
 
     name: str
@@ -83,6 +100,8 @@ class SubscriptionInfo:
     closed: ClosedStorage | None = None
     backlog: Backlog = NO_BACKLOG
     queue: bool = False
+    following: NextShards | None = None
+    fed: tuple[FedStorage, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -129,8 +148,21 @@ def describe(backend: Backend, name: str) -> SubscriptionInfo:
         info,
         opened=stored.definition.opened,
         closed=_closed(backend, stored),
+        following=_following(backend, stored),
+        fed=tuple(fed_storages(backend, stored)),
         backlog=read_backlog(backend, stored),
     )
+
+
+def _following(backend: Backend, stored: StoredSubscription) -> NextShards | None:
+    change, following = stored.definition.change, next_generation(stored)
+    if following is None:
+        return None
+    waits_for = tuple(waited_for(backend, stored, following))
+    if change is None:
+        return NextShards(following.shards, None, waits_for, None, "")
+    since = utc_time(change.since_ms) if change.since_ms else None
+    return NextShards(following.shards, change.phase, waits_for, since, change.by)
 
 
 def _closed(backend: Backend, stored: StoredSubscription) -> ClosedStorage | None:
@@ -143,7 +175,7 @@ def _closed(backend: Backend, stored: StoredSubscription) -> ClosedStorage | Non
         for index in range(storage, main.pointer + 1)
         for number in range(main.storage[index].partitions)
     ]
-    ledgers = read_ledgers(backend, stored.name, partitions)
+    ledgers = read_ledgers(backend, stored, partitions)
     return ClosedStorage(
         storage,
         main.storage[storage].partitions,

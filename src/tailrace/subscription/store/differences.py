@@ -21,7 +21,7 @@ def differences(
     """List how a subscription differs from a requested one; `main` is the requested topic.
 
     Options that were not given are not compared, and neither is `start`: it is where the
-    subscription began.
+    subscription began. A number of shards that was changed since is not either.
     """
     return list(_differences(held, new, main))
 
@@ -41,7 +41,7 @@ def _differences(
         yield f"its topic {held.topic!r} was deleted"
     elif main.definition.identity != held.topic_identity:
         yield f"its topic {held.topic!r} was deleted, and created again since"
-    if new.shards not in (None, held.shards):
+    if not held.generation and new.shards not in (None, held.shards):
         yield f"its number of shards is {held.shards}, not {new.shards}"
     if (new.retry.attempts, *retry_ms(new.retry)) != (held.attempts, held.first_ms, held.max_ms):
         yield f"its retry policy is {describe_retry(held.retry)}, not {describe_retry(new.retry)}"

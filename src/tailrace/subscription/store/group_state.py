@@ -17,7 +17,7 @@ from tailrace.errors import CorruptBatch
 from tailrace.message import Partition
 from tailrace.subscription.shard.queues import Queue
 from tailrace.subscription.store.definition import StoredSubscription
-from tailrace.subscription.store.names import worker_group
+from tailrace.subscription.store.ledgers import read_ledger
 from tailrace.subscription.store.queue_scan import (
     QueuedMessage,
     find_key,
@@ -26,7 +26,6 @@ from tailrace.subscription.store.queue_scan import (
     queued_message,
     rows_of_key,
 )
-from tailrace.topic.ledger import Progress
 from tailrace.topic.reading import batches_within
 
 LOOKBACK: Final = 10_000
@@ -70,20 +69,22 @@ def read_group_state(backend: Backend, stored: StoredSubscription, key: str | by
     places = key_places(stored, wanted)
 
     def state(queue: Queue) -> QueueState | None:
-        found = find_key(backend, stored.name, queue, places.of(queue), wanted)
+        found = find_key(backend, stored, queue, places.of(queue), wanted)
         if found.head is None or found.last is None:
             return None
-        consumed = _consumed(backend, stored.name, found.head, wanted)
+        consumed = _consumed(backend, stored, found.head, wanted)
         return QueueState(_state(found.last), None if consumed is None else _state(consumed))
 
     return GroupStates(state(Queue.RQ), state(Queue.DLQ))
 
 
-def _consumed(backend: Backend, name: str, head: QueuedMessage, key: bytes) -> QueuedMessage | None:
+def _consumed(
+    backend: Backend, stored: StoredSubscription, head: QueuedMessage, key: bytes
+) -> QueuedMessage | None:
     """Return the last message of a key before its head, in the same partition."""
     end = head.record.offset
     start = max(backend.log.bounds(head.partition).start, end - LOOKBACK)
-    progress = Progress.load(backend.table, worker_group(name), head.partition)
+    progress = read_ledger(backend, stored, head.partition)
     newest = None
     for batch in _of_key(backend, head.partition, start, end, key):
         for row, offset in enumerate(batch["offset"].to_numpy()):

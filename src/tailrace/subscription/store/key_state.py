@@ -24,11 +24,8 @@ from tailrace.subscription.shard.attempts import (
 )
 from tailrace.subscription.shard.queues import OnDeadLetter, Queue
 from tailrace.subscription.shard.turn import NO_ATTEMPTS
-from tailrace.subscription.store.definition import (
-    StoredSubscription,
-    as_opened,
-    closed_storage,
-)
+from tailrace.subscription.store.definition import StoredSubscription
+from tailrace.subscription.store.generations.opening import as_opened, closed_storage
 from tailrace.subscription.store.owners import ShardOwner, shard_owners
 from tailrace.subscription.store.pause import Pause, find_pause
 from tailrace.subscription.store.queue_scan import (
@@ -55,7 +52,7 @@ class KeyStatus(Enum):
     """Its first message is in RQ: a handler failed, and is called again."""
     WAITING = "waiting"
     """Its first message is in a partition that follows unfinished ones, or in a storage topic that
-    stays closed to the subscription."""
+    the next generation reads."""
     FLOWING = "flowing"
     """Nothing holds it."""
 
@@ -97,7 +94,7 @@ class KeyState:
     """The state of a key in a subscription.
 
     `head` is its first message that is not acknowledged; None if there is none. `mq`, `rq` and
-    `dlq` count those in each queue, `closed` those in storage topics that stay closed; with
+    `dlq` count those in each queue, `closed` those in storage topics of the next generation; with
     `complete` False there may be more. `waits_for` are the partitions that must be finished first.
     `owner` is None if no worker owns the shard.
     """
@@ -140,10 +137,10 @@ def read_key_state(backend: Backend, stored: StoredSubscription, key: str | byte
     places = key_places(stored, wanted)
     # The oldest queue is read last: a message that moves meanwhile is seen twice, not missed.
     found = {
-        queue: find_key(backend, name, queue, places.of(queue), wanted)
+        queue: find_key(backend, stored, queue, places.of(queue), wanted)
         for queue in (Queue.MQ, Queue.RQ, Queue.DLQ)
     }
-    closed = find_key(backend, name, Queue.MQ, places.closed, wanted)
+    closed = find_key(backend, stored, Queue.MQ, places.closed, wanted)
     head = _head(found, closed, definition.policy)
     waits_for = _waits_for(backend, stored, places, head)
     owner = shard_owners(backend, name, definition).get(places.shard)
@@ -248,7 +245,7 @@ def _waits_for(
     def finished(partition: Partition) -> bool:
         if not backend.log.bounds(partition).sealed:
             return False
-        left = any(batch.num_rows for batch in unacknowledged(backend, stored.name, partition))
+        left = any(batch.num_rows for batch in unacknowledged(backend, stored, partition))
         return not left and all(map(finished, follows[partition]))
 
     return {each for each in follows[head.partition] if not finished(each)}

@@ -18,7 +18,8 @@ from tailrace.errors import InvalidValue
 from tailrace.message import Partition, Position
 from tailrace.subscription.shard.attempts import Origin
 from tailrace.subscription.shard.queues import Queue
-from tailrace.subscription.store.definition import StoredSubscription, as_opened
+from tailrace.subscription.store.definition import StoredSubscription
+from tailrace.subscription.store.generations.opening import as_opened
 from tailrace.subscription.store.key_state import HeadMessage, head_message
 from tailrace.subscription.store.names import dead_letter_queue, retry_queue, worker_group
 from tailrace.subscription.store.queue_scan import (
@@ -113,7 +114,7 @@ def _waiting(
         partitions = {queue: key_places(stored, key).of(queue) for queue in partitions}
     queues = (Queue.RQ, Queue.DLQ) if progress.acked(origin.offset) else (Queue.MQ,)
     for queue in queues:
-        found = _find(backend, stored.name, queue, partitions[queue], key, origin)
+        found = _find(backend, stored, queue, partitions[queue], key, origin)
         if found is not None:
             return found
     return None
@@ -121,7 +122,7 @@ def _waiting(
 
 def _find(
     backend: Backend,
-    name: str,
+    stored: StoredSubscription,
     queue: Queue,
     partitions: Iterable[Partition],
     key: bytes | None,
@@ -131,7 +132,7 @@ def _find(
     for partition in partitions:
         if queue is Queue.MQ and key is None and partition != origin.partition:
             continue
-        for batch in unacknowledged(backend, name, partition):
+        for batch in unacknowledged(backend, stored, partition):
             rows = rows_of_key(batch, key)
             at = _row(queue, partition, rows, origin)
             if at >= 0:

@@ -7,7 +7,8 @@
     fence/subscription/NAME                  store: the fence of its creation and deletion
     tailrace.retry-queue.NAME                topic: RQ
     tailrace.dead-letter-queue.NAME          topic: DLQ
-    ledger/subscription:NAME                 table: the progress in each partition of MQ, RQ and DLQ
+    ledger/subscription:NAME                 table: the progress in each partition of MQ, RQ, DLQ,
+                                             and of feeders in older ones of RQ and DLQ
     subscription-permits/NAME                table: what may be called of each partition of MQ
     subscription-attempts/NAME               table: failed attempts
     subscription-traces/NAME                 table: the tracebacks of dead letters

@@ -22,9 +22,9 @@ from tailrace.subscription.shard.attempts import Origin
 from tailrace.subscription.shard.moved_record import origin_in
 from tailrace.subscription.shard.queues import Queue
 from tailrace.subscription.store.definition import StoredSubscription
+from tailrace.subscription.store.ledgers import read_ledger
 from tailrace.subscription.store.names import dead_letter_queue, retry_queue, worker_group
 from tailrace.topic.composite import Definition
-from tailrace.topic.ledger import Progress
 from tailrace.topic.reading import batches_within, record_at
 from tailrace.topic.router import hash_key, route
 
@@ -120,13 +120,17 @@ def key_places(stored: StoredSubscription, key: bytes) -> KeyPlaces:
 
 
 def find_key(
-    backend: Backend, name: str, queue: Queue, partitions: Iterable[Partition], key: bytes
+    backend: Backend,
+    stored: StoredSubscription,
+    queue: Queue,
+    partitions: Iterable[Partition],
+    key: bytes,
 ) -> QueuedKey:
     """Return the unacknowledged messages of a key in its partitions of a queue, oldest first."""
     count, searched = 0, 0
     head = last = None
     for partition in partitions:
-        for batch in unacknowledged(backend, name, partition):
+        for batch in unacknowledged(backend, stored, partition):
             if queue is Queue.MQ and searched >= MAIN_RECORDS_MAX:
                 return QueuedKey(count, head, last, complete=False)
             searched += batch.num_rows
@@ -138,13 +142,15 @@ def find_key(
     return QueuedKey(count, head, last)
 
 
-def unacknowledged(backend: Backend, name: str, partition: Partition) -> Iterator[pa.RecordBatch]:
+def unacknowledged(
+    backend: Backend, stored: StoredSubscription, partition: Partition
+) -> Iterator[pa.RecordBatch]:
     """Yield the records of a partition that a subscription has not acknowledged, in order.
 
     Ends at damaged records.
     """
-    consumer = worker_group(name)
-    progress = Progress.load(backend.table, consumer, partition)
+    consumer = worker_group(stored.name)
+    progress = read_ledger(backend, stored, partition)
     bounds = backend.log.bounds(partition)
     try:
         for first, after in progress.holes(bounds.end):

@@ -45,12 +45,19 @@ def read_lagging(
     A key may come several times, always with higher offsets. What `read_batch` leaves out lags
     nowhere: a message that lags is read again when its turn comes.
     """
+    for records in read_unacknowledged(backend, consumer, partition, progress):
+        yield from offsets_by_key(records["key"], records["offset"])
+
+
+def read_unacknowledged(
+    backend: Backend, consumer: str, partition: Partition, progress: Progress
+) -> Iterator[pa.RecordBatch]:
+    """Yield the unacknowledged messages of a partition for a consumer, in order."""
     bounds = backend.log.bounds(partition)
     for first, after in progress.holes(bounds.end):
         start = max(first, bounds.start)
         for found in batches_within(backend.log, partition, start, after):
-            records = _readable(found, consumer)
-            yield from offsets_by_key(records["key"], records["offset"])
+            yield _readable(found, consumer)
 
 
 def _readable(records: pa.RecordBatch, consumer: str) -> pa.RecordBatch:

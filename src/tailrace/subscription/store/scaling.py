@@ -1,7 +1,7 @@
 """What a change of a topic's partitions means for its subscriptions, before it is made.
 
 Where every key keeps its shard, a subscription continues in the new storage topic by itself.
-Otherwise the new storage topic stays closed to it.
+Otherwise its next generation reads the new storage topic, once all before it are finished.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from tailrace.topic.lineage import Shape, moved_fraction
 class ScalingEffect:
     """What a change of a topic means for one of its subscriptions.
 
-    `closed` is the first storage topic that will stay closed to it; None if no key changes its
-    shard. `moved` is the fraction of the keys that would have another shard in it than in the one
-    before, and `example` one of them. `open_with` are numbers of shards with which all storage
-    topics would be open. `queue` is True for the consumer of a queue.
+    `closed` is the first storage topic that its next generation will read, with `next_shards`
+    shards; None if no key changes its shard. `moved` is the fraction of the keys that have another
+    shard in it than in the one before, and `example` one of them. `open_with` are numbers of shards
+    with which no key would change its shard. `queue` is True for the consumer of a queue.
     """
 
     subscription: str
@@ -34,6 +34,7 @@ class ScalingEffect:
     example: str | None = None
     open_with: tuple[int, ...] = ()
     queue: bool = False
+    next_shards: int = 0
 
 
 def change_effect(backend: Backend, topic: str, after: Definition) -> list[ScalingEffect]:
@@ -78,5 +79,6 @@ def _effect(
                 found.example,
                 tuple(valid_shards(strategy, after.router, used_shapes(after))),
                 definition.queue,
+                min(shards, shape.partitions),
             )
     return ScalingEffect(name, shards, queue=definition.queue)

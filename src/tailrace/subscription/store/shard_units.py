@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
+from typing import Final
 
 from tailrace.backend.contract import Backend, Entry
-from tailrace.errors import Conflict, UnknownGroup, UnknownTopic
+from tailrace.errors import UnknownGroup, UnknownTopic
 from tailrace.group.protocol.unit import Basis, Unit, UnitState
+from tailrace.group.store.definition import GRANTS
 from tailrace.group.store.unit_source import Concern
+from tailrace.reserved_names import WORKER_GROUP_PREFIX
+from tailrace.subscription.layout.generation import ChangePhase
 from tailrace.subscription.store.definition import (
     StoredSubscription,
     find_definition,
     find_subscription,
-    opening_of,
 )
+from tailrace.subscription.store.generations.steps import advance
 from tailrace.subscription.store.names import (
     PAUSED,
     REQUESTS,
     SUBSCRIPTIONS,
     WORKER_IDS,
-    ShardName,
     subscription_of,
     worker_group,
 )
 from tailrace.topic.composite import TOPICS
+
+_GRANTS: Final = GRANTS + WORKER_GROUP_PREFIX
 
 
 class ShardUnits:
@@ -33,25 +37,22 @@ class ShardUnits:
         self._backend = backend
 
     def units(self, group: str) -> Basis:
-        """Return the shards of a subscription; first open the storage topics that can be.
+        """Return the shards of a subscription; first take the steps that are possible: open storage
+        topics, change the generation.
 
-        There are none if its topic was deleted.
+        There are none if its topic was deleted. None is granted while the generation ends.
         """
+        name = self._name(group)
         try:
-            stored = self._read(group)
-            change = opening_of(stored)
-            if change is not None:
-                with contextlib.suppress(Conflict):  # another process was faster
-                    self._backend.store.commit(change)
-                stored = self._read(group)
+            stored = advance(self._backend, name)
         except UnknownTopic:
             return Basis((), (self.defined_by(group),))
-        definition = stored.definition
-        units = [
-            Unit(str(ShardName(definition.generation, shard)), UnitState.OPEN)
-            for shard in range(definition.shards)
-        ]
-        return Basis(tuple(units), ((SUBSCRIPTIONS + stored.name, stored.version),))
+        if stored is None:
+            raise UnknownGroup(group, self._backend.name)
+        ends = stored.definition.phase in (ChangePhase.ENDING, ChangePhase.MOVING)
+        state = UnitState.WAITING if ends else UnitState.OPEN
+        units = tuple(Unit(unit, state) for unit in stored.units)
+        return Basis(units, ((SUBSCRIPTIONS + stored.name, stored.version),))
 
     def forget(self, group: str) -> None:
         """Do nothing: nothing is remembered."""
@@ -65,9 +66,12 @@ class ShardUnits:
         return SUBSCRIPTIONS + name, entry.version
 
     def concerns(self, entry: Entry) -> Concern | None:
-        """Return the group that a definition, a pause or a request concerns; a topic may concern
-        any."""
+        """Return the group that a definition, a pause, a request or a released shard concerns; a
+        topic may concern any."""
         key, removed = entry.key, entry.value is None
+        if removed and key.startswith(_GRANTS):
+            group = key.removeprefix(GRANTS).partition("/")[0]
+            return Concern(group, units_changed=True)
         if key.startswith(TOPICS):
             return Concern(None, units_changed=True, may_have_ended=removed)
         if key.startswith(SUBSCRIPTIONS):
@@ -94,8 +98,13 @@ class ShardUnits:
         self._read(group)
 
     def _read(self, group: str) -> StoredSubscription:
-        name = subscription_of(group)
-        stored = None if name is None else find_subscription(self._backend, name)
+        stored = find_subscription(self._backend, self._name(group))
         if stored is None:
             raise UnknownGroup(group, self._backend.name)
         return stored
+
+    def _name(self, group: str) -> str:
+        name = subscription_of(group)
+        if name is None:
+            raise UnknownGroup(group, self._backend.name)
+        return name

@@ -8,10 +8,15 @@ anything is called.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tailrace.backend.contract import Backend
 from tailrace.backend.table_scan import scan_prefix
+from tailrace.delivery.dead_letters.letter import POSITION
 from tailrace.group.store.presence import HOLDS
 from tailrace.message import Partition
 from tailrace.subscription.shard.attempts import (
@@ -30,16 +35,16 @@ from tailrace.subscription.shard.queues import OnDeadLetter
 from tailrace.subscription.shard.streams import ShardStreams
 from tailrace.subscription.shard.takeover import Takeover
 from tailrace.subscription.store.definition import StoredSubscription
+from tailrace.subscription.store.ledgers import OwnedLedgers
 from tailrace.subscription.store.names import worker_group
-from tailrace.subscription.store.reading import read_lagging
+from tailrace.subscription.store.reading import read_lagging, read_unacknowledged
 from tailrace.subscription.store.requests.entries import read_requests, read_states
 from tailrace.topic.ledger import Progress
 
 
 def read_takeover(backend: Backend, stored: StoredSubscription, shard: int) -> Takeover:
     """Read everything that is stored for a shard."""
-    streams = stored.streams(shard)
-    ledgers = read_ledgers(backend, stored.name, (*streams.mq, *streams.rq, *streams.dlq))
+    streams, ledgers = OwnedLedgers.read(backend, stored, shard)
     consumer = worker_group(stored.name)
 
     def lagging(partitions: Iterable[Partition]) -> list[LaggingKeys]:
@@ -49,7 +54,7 @@ def read_takeover(backend: Backend, stored: StoredSubscription, shard: int) -> T
         ]
 
     permits = read_permits(backend, stored.name, streams)
-    attempts = _attempts(backend, stored.name, streams)
+    attempts = _attempts(backend, stored, streams, ledgers)
     alone = {each.worker for each in attempts.values() if each.begun is Begun.ALONE}
     blocks = stored.definition.policy is OnDeadLetter.BLOCK
     return Takeover(
@@ -60,18 +65,10 @@ def read_takeover(backend: Backend, stored: StoredSubscription, shard: int) -> T
         permits=permits,
         attempts=attempts,
         ended=ended(backend, {*alone, *permit_workers(permits)}),
-        request_states=read_states(backend, stored.name, shard),
+        request_states=read_states(backend, stored.name, stored.unit(shard)),
         requests=read_requests(backend, stored.name, shard),
         counts=decode_counts(backend.table.get(*counts_key(stored.name, stored.unit(shard)))),
     )
-
-
-def read_ledgers(
-    backend: Backend, subscription: str, partitions: Iterable[Partition]
-) -> dict[Partition, Progress]:
-    """Return the progress of a subscription in some partitions."""
-    consumer = worker_group(subscription)
-    return {each: Progress.load(backend.table, consumer, each) for each in partitions}
 
 
 def read_permits(
@@ -94,12 +91,70 @@ def ended(backend: Backend, workers: Iterable[str]) -> frozenset[str]:
     return frozenset(each for each in workers if backend.holder(HOLDS + each) is None)
 
 
-def _attempts(backend: Backend, subscription: str, streams: ShardStreams) -> dict[Origin, Attempts]:
-    """Return the attempts of messages, without those of dead letters that are not being called."""
+def _attempts(
+    backend: Backend,
+    stored: StoredSubscription,
+    streams: ShardStreams,
+    ledgers: Mapping[Partition, Progress],
+) -> dict[Origin, Attempts]:
+    """Return the attempts of messages, without those of dead letters that are not being called.
+
+    In storage topics of MQ where keys may have other shards by now, which are finished, the shard
+    of a message is that of the record in RQ or DLQ.
+    """
+    other = set(stored.moved_storage)
+    found = _attempts_in(
+        backend,
+        stored.name,
+        (each for each in (*streams.mq, *streams.deleted) if each.storage not in other),
+    )
+    topic, main = stored.definition.topic, stored.main.definition
+    candidates = _attempts_in(
+        backend,
+        stored.name,
+        (
+            Partition(topic, storage, number)
+            for storage in stored.moved_storage
+            for number in range(main.storage[storage].partitions)
+        ),
+    )
+    if candidates:
+        own = _origins_in(backend, stored.name, (*streams.rq, *streams.dlq), ledgers, candidates)
+        found |= {origin: candidates[origin] for origin in own}
+    return found
+
+
+def _attempts_in(
+    backend: Backend, subscription: str, partitions: Iterable[Partition]
+) -> dict[Origin, Attempts]:
     table = attempts_table(subscription)
     return {
         origin_of_key(key): attempts
-        for partition in (*streams.mq, *streams.deleted)
+        for partition in partitions
         for key, value in scan_prefix(backend.table, table, attempts_prefix(partition))
         if not (attempts := decode_attempts(value)).at_rest
     }
+
+
+def _origins_in(
+    backend: Backend,
+    subscription: str,
+    partitions: Iterable[Partition],
+    ledgers: Mapping[Partition, Progress],
+    wanted: Iterable[Origin],
+) -> Iterator[Origin]:
+    """Yield those of some messages that are in partitions of RQ or DLQ."""
+    by_position: dict[bytes, list[Origin]] = {}
+    for each in wanted:
+        by_position.setdefault(f"{each.partition}@{each.offset}".encode(), []).append(each)
+    positions: Any = pa.array(list(by_position), pa.binary())
+    for partition in partitions:
+        for records in read_unacknowledged(
+            backend, worker_group(subscription), partition, ledgers[partition]
+        ):
+            found: Any = pc.map_lookup(
+                records["headers"], query_key=pa.scalar(POSITION), occurrence="first"
+            )
+            mask: Any = pc.is_in(found, value_set=positions)
+            for position in found.filter(mask).to_pylist():
+                yield from by_position[position]

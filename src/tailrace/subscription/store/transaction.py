@@ -21,7 +21,9 @@ from tailrace.subscription.store.definition import StoredSubscription
 from tailrace.subscription.store.names import dead_letter_queue, retry_queue
 from tailrace.subscription.store.requests.audit_line import audit_of
 from tailrace.topic.audit_log import commit_audited
+from tailrace.topic.lineage import Shape, least_hash
 from tailrace.topic.routed_batch import RoutedBatch
+from tailrace.topic.router import route
 from tailrace.topic.target import Target
 from tailrace.topic.view import View, follow_switches
 
@@ -37,31 +39,26 @@ class ShardTargets(NamedTuple):
     unit: str
     rq: Target
     dlq: Target
-    rq_own: tuple[int, ...]
-    dlq_own: tuple[int, ...]
-    """The partitions of the shard there, for messages without a key."""
+    main: tuple[Shape, ...]
+    """The storage topics of MQ: a message without a key is routed by where it was pushed."""
 
     @classmethod
     def of(cls, stored: StoredSubscription, shard: int) -> ShardTargets:
         """Return the targets of a shard."""
-        definition = stored.definition
         rq = Target.of(retry_queue(stored.name), *stored.rq)
         dlq = Target.of(dead_letter_queue(stored.name), *stored.dlq)
-
-        def own(target: Target) -> tuple[int, ...]:
-            count = len(target.partitions)
-            return tuple(definition.strategy.partitions(shard, definition.shards, count))
-
-        return cls(stored.name, shard, stored.unit(shard), rq, dlq, own(rq), own(dlq))
+        main = stored.main.definition.storage
+        return cls(stored.name, shard, stored.unit(shard), rq, dlq, main)
 
     def partition_of(self, move: Move) -> Partition:
         """Return the partition to append a message to."""
-        target, own = (
-            (self.rq, self.rq_own) if move.target is Queue.RQ else (self.dlq, self.dlq_own)
-        )
-        if move.key is None:
-            return target.partitions[own[move.origin.offset % len(own)]]
-        return target.partitions[target.number_of(move.key)]
+        target = self.rq if move.target is Queue.RQ else self.dlq
+        if move.key is not None:
+            return target.partitions[target.number_of(move.key)]
+        pushed = move.origin.partition
+        hashed = least_hash(target.router, self.main[pushed.storage], pushed.number)
+        shape = target.shape
+        return target.partitions[route(target.router, hashed, shape.partitions, shape.k)]
 
 
 def commit_shard(
@@ -128,7 +125,7 @@ def _table(targets: ShardTargets, commit: ShardCommit) -> dict[TableKey, bytes |
     if commit.counts is not None:
         table[counts_key(name, targets.unit)] = encode_counts(commit.counts)
     for request, state in commit.requests.items():
-        table[state_key(name, targets.shard, request)] = encode_state(state)
+        table[state_key(name, targets.unit, request)] = encode_state(state)
     return table
 
 

@@ -24,7 +24,7 @@ from tailrace.subscription.shard.commit.commit import ShardCommit
 from tailrace.subscription.shard.options import ShardOptions
 from tailrace.subscription.shard.queues import Queue
 from tailrace.subscription.shard.turn import SharedCall, Turn
-from tailrace.subscription.worker.owned_shard import OwnedShard
+from tailrace.subscription.worker.owned_shard import OwnedShard, generation_of
 
 BACKOFF_S: Final = 0.2
 """How long a shard waits before it retries after the backend failed."""
@@ -293,9 +293,12 @@ class WorkerMachine(Generic[S]):
         self.interrupt()
 
     def may_load(self, owned: S) -> bool:
-        """True unless calls of an earlier grant of the shard are under way here: a message of their
-        keys would be called beside them."""
-        return not self._lost_calls[owned.name]
+        """True unless calls of an earlier grant of the shard, or of shards of other generations,
+        are under way here: a message of their keys would be called beside them."""
+        running = {each.name for each in self.shards.values() if each.in_flight}
+        running |= {name for name, calls in self._lost_calls.items() if calls}
+        own = owned.generation
+        return not any(name == owned.name or generation_of(name) != own for name in running)
 
     # Commits.
 
@@ -323,15 +326,20 @@ class WorkerMachine(Generic[S]):
             return []
         owned.machine.committed(commit, places)
         self.interrupt()
-        events: list[Event] = []
-        progressed = Progressed(self.session, owned.name, owned.epoch, owned.mark, False)
-        if progressed != owned.reported:
-            owned.reported = progressed
-            events.append(progressed)
+        events = self.progressed(owned)
         if owned.machine.drained and not owned.drain_reported:
             owned.drain_reported = True
             events.append(Drained(self.session, owned.name, owned.epoch, owned.mark))
         return events
+
+    def progressed(self, owned: S) -> list[Event]:
+        """Return the progress of a shard, if it is not what was posted last."""
+        ended = owned.machine.intake.ended
+        progressed = Progressed(self.session, owned.name, owned.epoch, owned.mark, ended)
+        if progressed == owned.reported:
+            return []
+        owned.reported = progressed
+        return [progressed]
 
     def not_committed(self, owned: S, commit: ShardCommit, now: float) -> None:
         """Record that nothing of a commit was written. It is tried again later."""

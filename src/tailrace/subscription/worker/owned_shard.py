@@ -9,6 +9,11 @@ from tailrace.subscription.shard.machine import ShardMachine
 from tailrace.subscription.shard.options import ShardOptions
 
 
+def generation_of(unit: str) -> str:
+    """Return the number of the generation of a shard, ``1`` of ``1.3``."""
+    return unit.partition(".")[0]
+
+
 class OwnedShard:
     """A shard at an epoch, in the process `worker`. With the lock of its session, if threads share
     that."""
@@ -48,6 +53,11 @@ class OwnedShard:
     def wants_alone(self) -> bool:
         """True if one of its messages is to be called now with nothing else in flight."""
         return self.machine.wants_alone and self.has_room
+
+    @property
+    def generation(self) -> str:
+        """The number of its generation."""
+        return generation_of(self.name)
 
     @property
     def stored(self) -> bool:

@@ -43,6 +43,7 @@ from tailrace.subscription.store.definition import (
     find_subscription,
 )
 from tailrace.subscription.store.key_state import read_attempts
+from tailrace.subscription.store.ledgers import OwnedLedgers
 from tailrace.subscription.store.names import ShardName, replay_of, shard_fence, worker_group
 from tailrace.subscription.store.pause import pause_version
 from tailrace.subscription.store.reading import read_batch
@@ -50,7 +51,6 @@ from tailrace.subscription.store.requests.entries import read_requests, remove_r
 from tailrace.subscription.store.takeover import (
     ended,
     permit_workers,
-    read_ledgers,
     read_permits,
     read_takeover,
 )
@@ -191,6 +191,8 @@ class ShardIO(Generic[S]):
     def _load(self, owned: S) -> Effect:
         """Take over a shard: read everything that is stored for it."""
         seen, stored = self._machine.definitions, self._stored()
+        if stored.unit(owned.number) != owned.name:
+            return lambda: self._driver.lose(owned)  # of a generation that has ended
         takeover = read_takeover(self._backend, stored, owned.number)
         targets = ShardTargets.of(stored, owned.number)
         paused = pause_version(self._backend, self._subscription)
@@ -235,12 +237,12 @@ class ShardIO(Generic[S]):
         owner starts without it.
         """
         seen, stored = self._machine.definitions, self._stored()
-        streams = stored.streams(owned.number)
+        if stored.unit(owned.number) != owned.name:
+            return lambda: self._driver.lose(owned)
+        streams, ledgers = OwnedLedgers.read(self._backend, stored, owned.number)
         with self._driver.lock:
             if owned.machine.intake.has_unfinished(streams.deleted):
                 raise UnknownTopic(stored.definition.topic, self._backend.name)  # in parts
-        every = (*streams.mq, *streams.rq, *streams.dlq)
-        ledgers = read_ledgers(self._backend, self._subscription, every)
         permits = read_permits(self._backend, self._subscription, streams)
         gone = ended(self._backend, permit_workers(permits))
         targets = ShardTargets.of(stored, owned.number)
@@ -297,7 +299,13 @@ class ShardIO(Generic[S]):
     def _inspect(self, owned: S, partition: Partition) -> Effect:
         """Check if there are more records by now, or never will be."""
         _, end, sealed = self._backend.log.bounds(partition)
-        return lambda: owned.machine.intake.inspected(partition, end, sealed)
+
+        def effect() -> None:
+            owned.machine.intake.inspected(partition, end, sealed)
+            if owned.machine.intake.ended:
+                self._driver.post(self._machine.progressed(owned))
+
+        return effect
 
     def _remove_request(self, owned: S, request: str) -> Effect:
         """Remove the store entry of a request that has ended.
@@ -305,7 +313,7 @@ class ShardIO(Generic[S]):
         In the thread that reads requests: otherwise a request could be read, removed and forgotten
         before it is added.
         """
-        remove_request(self._backend, self._subscription, request)
+        remove_request(self._backend, self._subscription, request, owned.name)
         return lambda: owned.machine.requests.removed(request)
 
     def check_definition(self) -> None:

@@ -44,7 +44,7 @@ def _held(
     for shard in range(stored.definition.shards):
         streams = stored.streams(shard)
         for partition in streams.rq if queue is Queue.RQ else streams.dlq:
-            for records in unacknowledged(backend, stored.name, partition):
+            for records in unacknowledged(backend, stored, partition):
                 batch = FetchedBatch(partition, 0, 0, records)
                 batch.decode = decode
                 for row in range(len(batch)):

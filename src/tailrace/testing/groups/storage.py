@@ -23,6 +23,7 @@ Appends: TypeAlias = Sequence[tuple[Partition, Sequence[Record]]]
 
 _LEDGER: Final = "ledger/"
 _MARK: Final = b"/mark"
+_UNIT: Final = "@"
 
 
 class MarkWritten(NamedTuple):
@@ -87,8 +88,12 @@ class SimulatedStorage(MemoryBackend):
         fence = None if transaction.fence is None else transaction.fence.name
         for (table, key), value in transaction.table.items():
             if table.startswith(_LEDGER) and key.endswith(_MARK):
+                consumer, partition = table.removeprefix(_LEDGER), key[: -len(_MARK)].decode()
+                if value is None and partition.startswith(_UNIT):
+                    self._marks.pop((consumer, partition), None)  # the unit has ended
+                    continue
                 after = 0 if value is None else int.from_bytes(value)
-                self._marked(table.removeprefix(_LEDGER), key[: -len(_MARK)].decode(), after, fence)
+                self._marked(consumer, partition, after, fence)
         self.on_commit(transaction, appended)
         return ranges
 

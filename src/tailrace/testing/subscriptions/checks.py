@@ -6,23 +6,25 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from tailrace.backend.table_scan import scan_all
 from tailrace.delivery.dead_letters.letter import ERROR, POSITION
 from tailrace.message import Partition, Position
 from tailrace.reserved_names import DEAD_LETTER_QUEUE_PREFIX, RETRY_QUEUE_PREFIX
+from tailrace.subscription.layout.generation import ChangePhase
 from tailrace.subscription.shard.attempts import Origin
 from tailrace.subscription.shard.commit.commit import FOLLOWS, ShardCommit
-from tailrace.subscription.shard.commit.counts import counts_key, decode_counts
+from tailrace.subscription.shard.commit.counts import counts_key, counts_table, decode_counts
 from tailrace.subscription.shard.queues import OnDeadLetter, Queue
 from tailrace.subscription.shard.turn import Turn
-from tailrace.subscription.store.definition import StoredSubscription
-from tailrace.subscription.store.names import subscription_of, worker_group
+from tailrace.subscription.store.definition import StoredSubscription, find_definition
+from tailrace.subscription.store.names import ShardName, subscription_of, worker_group
 from tailrace.subscription.store.pause import pause_version
 from tailrace.testing.groups.checks import CheckedSession, Checks
 from tailrace.testing.groups.storage import SimulatedStorage
 from tailrace.testing.simulation import Simulation
 from tailrace.testing.subscriptions.request_checks import RequestChecks
 from tailrace.testing.trace import Mark
-from tailrace.topic.ledger import Progress
+from tailrace.topic.ledger import Progress, load_units
 
 _QUEUES: Final = (RETRY_QUEUE_PREFIX, DEAD_LETTER_QUEUE_PREFIX)
 
@@ -127,13 +129,16 @@ class SubscriptionChecks:
         self._in_flight[holder][turn] = position
         if self._storage.fenced_at(holder.group, unit) != epoch:
             return  # the worker does not know yet that it lost the shard; its commits are refused
-        progress = Progress.load(self._storage.table, holder.group, partition)
+        units = load_units(self._storage.table, holder.group, f"{unit}/").get(unit, {})
+        progress = units.get(partition) or Progress.load(
+            self._storage.table, holder.group, partition
+        )
         if progress.acked(offset):
             raise self._simulation.violation(
                 f"{holder.id} calls {position} from {where}, which the ledger holds"
             )
         if turn.queue is Queue.DLQ:
-            self.requests.called(holder, turn)
+            self.requests.called(holder, unit, turn)
         counts = decode_counts(self._storage.table.get(*counts_key(subscription, unit)))
         pause = pause_version(self._storage, subscription)
         if pause and counts.quiet >= pause:
@@ -165,7 +170,17 @@ class SubscriptionChecks:
     def committed(
         self, holder: CheckedSession, shard: tuple[str, int], commit: ShardCommit
     ) -> None:
-        """Check a commit of a shard and epoch: if it says that nothing is in flight, that is so."""
+        """Check a commit of a shard and epoch: its generation has not ended, and if it says that
+        nothing is in flight, that is so."""
+        subscription = subscription_of(holder.group)
+        assert subscription is not None
+        stored = find_definition(self._storage, subscription)
+        if stored is not None:
+            definition = stored.definition
+            ended = ShardName.parse(shard[0]).generation != definition.generation
+            if ended or definition.phase is ChangePhase.MOVING:
+                what = f"{holder.id} wrote for {shard[0]}, whose generation has ended"
+                raise self._simulation.violation(what)
         mine = self._in_flight[holder].items()
         calls = [position for turn, position in mine if self._shards.get(turn) == shard]
         if commit.quiet and calls:
@@ -177,8 +192,7 @@ class SubscriptionChecks:
         partitions = [partition for each in streams for partition in each.mq]
         inserted = sum(len(self._storage.records.get(each, ())) for each in partitions)
         ended = 0
-        for shard in range(stored.definition.shards):
-            value = self._storage.table.get(*counts_key(stored.name, stored.unit(shard)))
+        for _, value in scan_all(self._storage.table, counts_table(stored.name)):
             counts = decode_counts(value)
             ended += counts.acked + counts.filtered + counts.discarded
         if inserted != ended + letters:

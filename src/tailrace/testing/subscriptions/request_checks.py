@@ -17,7 +17,8 @@ from tailrace.subscription.shard.requests.request import (
     RequestTarget,
 )
 from tailrace.subscription.shard.turn import Turn
-from tailrace.subscription.store.definition import StoredSubscription
+from tailrace.subscription.store.definition import StoredSubscription, find_definition
+from tailrace.subscription.store.names import ShardName
 from tailrace.subscription.store.requests.entries import pending_requests
 from tailrace.subscription.store.requests.letters import PendingLetter, read_letters
 from tailrace.testing.groups.checks import CheckedSession
@@ -33,7 +34,8 @@ class RequestChecks:
         self._simulation = simulation
         self._storage = storage
         self._asked: dict[str, LetterRequest] = {}
-        self._audited: set[str] = set()
+        self._audited: set[tuple[str, str]] = set()
+        """The parts of requests that have ended: the id, and the unit that carried it out."""
         self._attempts: dict[tuple[str, str], int] = {}
         self._handled: set[tuple[str, str]] = set()
         self._discarded: set[tuple[str, str]] = set()
@@ -61,18 +63,21 @@ class RequestChecks:
             return
         entry = decode_audit(self._storage.records[partition][-1].value)
         id = entry.before.get("request")
-        if id in self._audited:
+        stored = find_definition(self._storage, entry.target)
+        if id is None or stored is None:
+            return
+        part = id, str(ShardName(stored.definition.generation, entry.before["shard"]))
+        if part in self._audited:
             raise self._simulation.violation(f"request {id} is audited twice")
-        if id is not None:
-            self._audited.add(id)
+        self._audited.add(part)
 
-    def called(self, holder: CheckedSession, turn: Turn) -> None:
+    def called(self, holder: CheckedSession, unit: str, turn: Turn) -> None:
         """Check a dead letter that a worker, which owns the shard, calls: its first attempt for a
         request, or that attempt again because its outcome was not stored."""
         what = f"{holder.id} calls {turn.known_origin}"
         if turn.request not in self._asked:
             raise self._simulation.violation(f"{what} from DLQ, and nobody asked for it")
-        if turn.request in self._audited:
+        if (turn.request, unit) in self._audited:
             raise self._simulation.violation(f"{what} for {turn.request}, which has ended")
         letter = turn.request, str(turn.known_origin)
         if self._attempts.setdefault(letter, turn.attempt) != turn.attempt:
@@ -85,7 +90,7 @@ class RequestChecks:
     def check_ended(self, stored: StoredSubscription, dead: Iterator[str]) -> None:
         """Check, with no request pending, that each was audited, and that each of the messages that
         ever were in DLQ is there, or was handled, or was to be discarded."""
-        for id in self._asked.keys() - self._audited:
+        for id in self._asked.keys() - {id for id, _ in self._audited}:
             raise self._simulation.violation(f"request {id} was not audited")
         waiting = {letter.origin for letter in read_letters(self._storage, stored)}
         for position in dead:

@@ -19,7 +19,7 @@ from typing import Final
 from tailrace.delivery.load_control import UNLIMITED, LoadControl
 from tailrace.delivery.process_gate import ProcessGate
 from tailrace.delivery.retry import Retry
-from tailrace.errors import InvalidValue
+from tailrace.errors import Busy, InvalidValue
 from tailrace.group.protocol.times import Times
 from tailrace.message import Partition
 from tailrace.subscription.shard.options import ShardOptions
@@ -31,6 +31,9 @@ from tailrace.subscription.store.definition import (
     creation_of,
     find_subscription,
 )
+from tailrace.subscription.store.generations.asking import ask_for_shards
+from tailrace.subscription.store.generations.waiting import next_generation
+from tailrace.subscription.store.ledgers import read_ledger
 from tailrace.subscription.store.names import ShardName, worker_group
 from tailrace.subscription.store.pause import pause, resume
 from tailrace.subscription.store.requests.entries import pending_requests
@@ -45,7 +48,6 @@ from tailrace.testing.groups.world import GroupWorld
 from tailrace.testing.process import Process
 from tailrace.testing.subscriptions.checks import SubscriptionChecks
 from tailrace.testing.subscriptions.worker import Handler, SimulatedWorker, WorkingOptions
-from tailrace.topic.ledger import Progress
 from tailrace.topic.view import find
 
 EVERY_LETTER: Final = LetterSelection()
@@ -139,12 +141,14 @@ class SubscriptionWorld(GroupWorld):
         retry: Retry,
         policy: OnDeadLetter = OnDeadLetter.BLOCK,
         shards: int | None = None,
+        queue_partitions: int | None = None,
         load: LoadControl = UNLIMITED,
     ) -> None:
-        """Create a subscription."""
+        """Create a subscription. RQ and DLQ have `queue_partitions`; None mirrors the topic."""
         main = find(self.storage, topic)
         assert main is not None
-        new = NewSubscription(topic, retry, policy, shards, load=load)
+        queues = queue_partitions, queue_partitions
+        new = NewSubscription(topic, retry, policy, shards, *queues, load=load)
         self.storage.store.commit(creation_of(name, new, main, now_ms=0, identity=name))
         self._subscriptions.append(name)
         self.subscription_checks.policies[name] = policy
@@ -188,6 +192,16 @@ class SubscriptionWorld(GroupWorld):
         """End a pause."""
         resume(self.storage, subscription)
 
+    def reshard(self, subscription: str, shards: int) -> bool:
+        """Ask for a number of shards, as an operator does. False if it is refused."""
+        now_ms = int(self.now * 1000)
+        try:
+            return ask_for_shards(
+                self.storage, subscription, shards, uneven=True, by="operator", now_ms=now_ms
+            )
+        except (Busy, InvalidValue):
+            return False
+
     def letters(self, subscription: str) -> list[PendingLetter]:
         """Return the dead letters of a subscription."""
         return list(read_letters(self.storage, self.stored(subscription)))
@@ -211,7 +225,10 @@ class SubscriptionWorld(GroupWorld):
             found += [f"{name} has not consumed {each}" for each in self._unfinished(name)]
             pending = pending_requests(self.storage, name)
             found += [f"{name} has not carried out {each.id}" for each in pending]
-            definition = self.stored(name).definition
+            stored = self.stored(name)
+            definition, following = stored.definition, next_generation(stored)
+            if following is not None:
+                found.append(f"{name} has not changed to {following.shards} shards")
             for number in range(definition.shards):
                 unit = str(ShardName(definition.generation, number))
                 owners = self.checks.owners(worker_group(name), unit)
@@ -246,7 +263,7 @@ class SubscriptionWorld(GroupWorld):
             streams = stored.streams(shard)
             for each in (*streams.mq, *streams.rq):
                 records = self.storage.records.get(each, [])
-                progress = Progress.load(self.storage.table, worker_group(name), each)
+                progress = read_ledger(self.storage, stored, each)
                 if not all(progress.acked(record.offset) for record in records):
                     found.append(each)
         return found

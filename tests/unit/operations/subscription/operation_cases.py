@@ -23,6 +23,7 @@ from tailrace.operations.subscription import (
     message_verdict,
     partition_verdict,
     pause,
+    reshard,
     run,
     topic_effects,
 )
@@ -91,6 +92,8 @@ SUBSCRIPTIONS: Final[dict[Callable[..., Any], Callable[[Lake], Any]]] = {
     partition_verdict.judge_subscribed_partition: lambda o: (
         partition_verdict.judge_subscribed_partition(o.hub, NAME, ORDERS)
     ),
+    reshard.plan_reshard: lambda o: reshard.plan_reshard(o.hub, NAME, 1),
+    reshard.reshard: lambda o: reshard.reshard(o.hub, NAME, 1),
     requests.subscription_named: lambda o: requests.subscription_named(o.hub, NAME),
     requests.make_request: lambda o: _request(o.hub),
     requests.await_request: lambda o: _request(o.hub),

@@ -14,6 +14,7 @@ from tailrace.operations.subscription.explain_subscription import explain_subscr
 from tailrace.settings import HubSettings
 from tailrace.subscription.shard.queues import OnDeadLetter
 from tailrace.subscription.store.describe import describe
+from tailrace.subscription.store.generations.asking import ask_for_shards
 from tailrace.subscription.store.names import REQUESTS
 from tailrace.subscription.store.pause import pause
 from tailrace.testing import ManualClock
@@ -141,17 +142,32 @@ def test_a_worker_that_sends_no_heartbeat_for_a_lease_is_a_problem() -> None:
     assert owner.endswith(": the process is stopped or cut off")
 
 
-def test_a_closed_storage_topic_is_a_problem() -> None:
+def test_a_storage_topic_of_the_next_generation_is_a_note() -> None:
     shop = Shop(partitions=4, shards=4)
+    shop.push("c7", 0)
     shop.topic.scale(6)
     shop.push("c7", 1, 2)
     grant(shop.backend, "w1", 0, 1, 2, 3)
-    (problem,) = check(shop).problems
-    assert problem == Problem(
+    found = check(shop)
+    assert not found.problems
+    (note,) = found.notes
+    assert note == Problem(
         SUBJECT,
-        "orders/1 (6 partitions) stays closed, since keys would change their shard (4 shards),"
-        " 2 messages there",
+        "orders/1 is read by the next generation, with 4 shards:"
+        " waits until orders/0 (1 message left) is finished",
         "tailrace explain crm",
+    )
+
+
+def test_a_change_of_the_number_of_shards_is_a_note() -> None:
+    shop = Shop(partitions=4, shards=4)
+    shop.push("c7", 0)
+    shop.topic.scale(12)
+    grant(shop.backend, "w1", 0, 1, 2, 3)
+    ask_for_shards(shop.backend, NAME, 12, uneven=False, by="ann@host", now_ms=1)
+    (note,) = check(shop).notes
+    assert note.what == (
+        "4 -> 12 shards, asked for by ann@host: waits until orders/0 (1 message left) is finished"
     )
 
 

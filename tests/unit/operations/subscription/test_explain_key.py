@@ -133,15 +133,15 @@ def test_a_key_waits_for_the_partitions_before_its_own() -> None:
     )
 
 
-def test_a_key_in_a_closed_storage_topic_waits() -> None:
+def test_a_key_in_a_storage_topic_of_the_next_generation_waits() -> None:
     shop = Shop(partitions=4, shards=4)
     shop.topic.scale(6)
     shop.push("c7", 1, 2)
     grant(shop.backend, "w1", 0, 1, 2, 3)
     found = explain(shop)
     assert found.headline == (
-        "WAITING: storage 1 stays closed, since keys would change their shard,"
-        " 2 messages of 'c7' wait"
+        "WAITING: the next generation reads storage 1 once all before is finished,"
+        " since keys change their shard, 2 messages of 'c7' wait"
     )
     assert fact(found, "behind it") == "1 message of 'c7', in storage 1"
 

@@ -145,13 +145,13 @@ def test_a_dead_letter_under_continue_blocks_nothing() -> None:
         assert "blocks" not in why(found)
 
 
-def test_a_message_of_a_closed_storage_topic_waits_there() -> None:
+def test_a_message_of_a_storage_topic_of_the_next_generation_waits_there() -> None:
     shop = Shop(partitions=4, shards=4)
     shop.topic.scale(6)
     receipt = shop.topic.push(1, key="c7")
     found = told(shop, receipt.id)
-    assert found.headline == "CLOSED for crm"
-    assert why(found).startswith("in storage 1, which stays closed")
+    assert found.headline == "WAITING for crm"
+    assert why(found).startswith("in storage 1, which the next generation reads")
 
 
 def test_a_group_of_the_same_name_has_its_own_verdict() -> None:

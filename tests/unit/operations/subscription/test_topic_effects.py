@@ -14,9 +14,9 @@ from tailrace.operations.topic.changes import (
 from tailrace.operations.topic.describe import TopicSubscription, show_topic
 from tests.support.shards import REJECTED, Shop, grant
 
-CLOSED = (
-    "storage 1 stays closed to it and its messages wait: 75% of the keys, such as 'c0',"
-    " would change the shard; none would with 1 shard"
+NEXT_GENERATION = (
+    "reads storage 1 with a new generation of 4 shards, once all before it is acknowledged:"
+    " 75% of the keys, such as 'c0', change the shard; none would with 1 shard"
 )
 
 
@@ -30,12 +30,12 @@ def test_a_scaling_that_keeps_the_shards_says_so() -> None:
     assert effect(scale(hub, "orders", 12, any_count=False)) == "no key changes its shard"
 
 
-def test_a_scaling_that_closes_a_storage_topic_says_for_which_keys() -> None:
+def test_a_scaling_that_needs_another_generation_says_for_which_keys() -> None:
     hub = Hub.from_backend(Shop(partitions=4, shards=4).backend)
-    assert effect(plan_scale(hub, "orders", 6, any_count=False)) == CLOSED
-    assert effect(plan_add_storage(hub, "orders", 6, any_count=False)) == CLOSED
+    assert effect(plan_scale(hub, "orders", 6, any_count=False)) == NEXT_GENERATION
+    assert effect(plan_add_storage(hub, "orders", 6, any_count=False)) == NEXT_GENERATION
     hub.topic("orders").add_storage_topic(6)
-    assert effect(plan_switch(hub, "orders")) == CLOSED
+    assert effect(plan_switch(hub, "orders")) == NEXT_GENERATION
     assert show_topic(hub, "orders").subscriptions == (TopicSubscription("crm", 4, None),)
     hub.topic("orders").switch_produce()
     assert show_topic(hub, "orders").subscriptions == (TopicSubscription("crm", 4, 1),)

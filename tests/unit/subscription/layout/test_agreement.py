@@ -15,7 +15,8 @@ from tailrace.hub.hub import Hub
 from tailrace.subscription.layout.agreement import NamedShape, find_disagreement, key_shard
 from tailrace.subscription.layout.assignment import CONTIGUOUS, Contiguous, assignment
 from tailrace.subscription.layout.mirror import first_queue, queue_shape, switched_queue
-from tailrace.subscription.store.definition import StoredSubscription, closed_storage, opening_of
+from tailrace.subscription.store.definition import StoredSubscription
+from tailrace.subscription.store.generations.opening import closed_storage, opening_of
 from tailrace.testing import MemoryBackend
 from tailrace.topic.lineage import Shape, next_shape
 from tailrace.topic.router import Hashes, RouterKind, hash_key, route

@@ -12,7 +12,8 @@ from tailrace.subscription.shard.permits import (
     decode_permits,
     encode_permits,
 )
-from tailrace.subscription.store.takeover import read_ledgers, read_permits
+from tailrace.subscription.store.ledgers import read_ledgers
+from tailrace.subscription.store.takeover import read_permits
 from tests.support.shards import NAME, Shop, stored
 
 
@@ -30,7 +31,7 @@ def test_without_offsets_there_is_no_entry() -> None:
 def suspects(shop: Shop) -> int:
     """Return how many messages would be suspect if the owner ended now."""
     streams = stored(shop.backend).streams(0)
-    ledgers = read_ledgers(shop.backend, NAME, streams.mq)
+    ledgers = read_ledgers(shop.backend, stored(shop.backend), streams.mq)
     return sum(
         not ledgers[partition].acked(offset)
         for partition, permits in read_permits(shop.backend, NAME, streams).items()

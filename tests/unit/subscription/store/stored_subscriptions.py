@@ -7,8 +7,8 @@ from typing import Any
 from tailrace.backend.contract import FENCES, Backend
 from tailrace.delivery.retry import Retry
 from tailrace.subscription.store.definition import NewSubscription
+from tailrace.subscription.store.ledgers import read_ledgers
 from tailrace.subscription.store.lifecycle import create_subscription, read_subscription
-from tailrace.subscription.store.takeover import read_ledgers
 
 RETRY = Retry(3, first="1s", max="1m")
 
@@ -24,7 +24,7 @@ def marks(backend: Backend, name: str = "crm") -> dict[str, int]:
     partitions = [
         where for shard in range(stored.definition.shards) for where in stored.streams(shard).mq
     ]
-    ledgers = read_ledgers(backend, name, partitions)
+    ledgers = read_ledgers(backend, stored, partitions)
     return {str(where): held.mark for where, held in ledgers.items() if held.mark}
 
 

@@ -109,7 +109,7 @@ def test_workers_are_shown_with_their_shards_and_not_as_a_group() -> None:
     assert list_groups(shop.backend) == []
 
 
-def test_a_storage_topic_that_stays_closed_is_shown_with_the_shards_that_would_open_it() -> None:
+def test_a_storage_topic_of_the_next_generation_is_shown() -> None:
     shop = Shop(partitions=4, shards=4)
     shop.push("a", 1)
     shop.topic.scale(6)

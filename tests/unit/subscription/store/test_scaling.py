@@ -6,7 +6,7 @@ import pytest
 
 from tailrace.hub.hub import Hub
 from tailrace.subscription.layout.agreement import key_shard
-from tailrace.subscription.store.definition import closed_storage, opening_of
+from tailrace.subscription.store.generations.opening import closed_storage, opening_of
 from tailrace.subscription.store.lifecycle import read_subscription
 from tailrace.subscription.store.scaling import ScalingEffect, change_effect
 from tailrace.topic.router import RouterKind
@@ -32,7 +32,7 @@ def test_subscriptions_whose_keys_keep_their_shards_continue(hub: Hub) -> None:
     ]
 
 
-def test_a_storage_topic_in_which_keys_would_move_stays_closed(hub: Hub) -> None:
+def test_a_storage_topic_in_which_keys_move_is_of_the_next_generation(hub: Hub) -> None:
     crm, mailer = effects(hub, 6)
     assert (crm.closed, crm.open_with, mailer.closed) == (1, (1,), 1)
     assert 0 < crm.moved < 1
@@ -49,7 +49,7 @@ def test_a_storage_topic_in_which_keys_would_move_stays_closed(hub: Hub) -> None
     assert len(shards) == 2
 
 
-def test_a_storage_topic_that_is_closed_keeps_later_ones_closed(hub: Hub) -> None:
+def test_a_storage_topic_of_the_next_generation_keeps_later_ones_for_it(hub: Hub) -> None:
     hub.topic("orders").scale(6)
     crm, _ = effects(hub, 4)
     assert crm.closed == 1

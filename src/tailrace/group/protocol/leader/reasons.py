@@ -31,7 +31,10 @@ def why_closed(state: UnitState | None) -> str:
         return "deleted: it no longer exists"
     if state is UnitState.FINISHED:
         return "finished: every record is acknowledged"
-    return "waiting: a partition that it follows is not finished, or a seek or skip is in progress"
+    return (
+        "waiting: a partition that it follows is not finished, or a seek, a skip or a change of the"
+        " number of shards is in progress"
+    )
 
 
 def why_freed(ended: UnitAssignment, cause: str) -> str:

@@ -1,6 +1,7 @@
 """How far a request is: stored in the transactions of its effects.
 
-The table ``subscription-requests/NAME`` has an entry ``SHARD/ID`` for each request that has begun.
+The table ``subscription-requests/NAME`` has an entry ``UNIT/ID`` for each request that has begun;
+for the units of generation 0, ``SHARD/ID``.
 An owner continues a request where the last one was: what came of a target is decided once. If every
 target has an outcome, the request has ended. Its audit line was appended in the same transaction,
 so an owner that finds such an entry has only to remove the request, and then the entry.
@@ -73,14 +74,14 @@ def states_table(subscription: str) -> str:
     return f"subscription-requests/{subscription}"
 
 
-def states_prefix(shard: int) -> bytes:
-    """Return the prefix of the entries of a shard."""
-    return f"{shard}/".encode()
+def states_prefix(unit: str) -> bytes:
+    """Return the prefix of the entries of a shard, which is given as a unit, ``1.3``."""
+    return f"{unit.removeprefix('0.')}/".encode()
 
 
-def state_key(subscription: str, shard: int, request: str) -> TableKey:
+def state_key(subscription: str, unit: str, request: str) -> TableKey:
     """Return the key of a request's entry."""
-    return TableKey(states_table(subscription), states_prefix(shard) + request.encode())
+    return TableKey(states_table(subscription), states_prefix(unit) + request.encode())
 
 
 _encode = msgspec.json.Encoder().encode

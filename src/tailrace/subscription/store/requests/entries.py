@@ -1,6 +1,6 @@
 """The requests of operators on dead letters, as they are stored.
 
-    subscription-request/NAME/ID      store: a request for one shard
+    subscription-request/NAME/ID      store: a request for one shard; ID+UNIT once divided
     subscription-requests/NAME        table: how far each request is, written by owners of shards
 
 A person's request becomes a store entry for each shard that has letters of it. The owner of the
@@ -38,15 +38,23 @@ def read_requests(backend: Backend, subscription: str, shard: int) -> list[Lette
     return [each for each in pending_requests(backend, subscription) if each.shard == shard]
 
 
-def read_states(backend: Backend, subscription: str, shard: int) -> dict[str, RequestState]:
+def read_states(backend: Backend, subscription: str, unit: str) -> dict[str, RequestState]:
     """Return how far the requests for a shard are, by id: of those that have begun."""
-    prefix = states_prefix(shard)
+    prefix = states_prefix(unit)
     return {
         key[len(prefix) :].decode(): decode_state(value)
         for key, value in scan_prefix(backend.table, states_table(subscription), prefix)
     }
 
 
-def remove_request(backend: Backend, subscription: str, id: str) -> None:
-    """Remove the store entry of a request that has ended. Doing it again changes nothing."""
-    backend.store.commit(Change(writes={requests_prefix(subscription) + id: None}))
+def request_key(subscription: str, id: str, unit: str = "") -> str:
+    """Return the key of a request's store entry; of its part for a `unit`, if a new generation has
+    divided it."""
+    return requests_prefix(subscription) + (f"{id}+{unit}" if unit else id)
+
+
+def remove_request(backend: Backend, subscription: str, id: str, unit: str) -> None:
+    """Remove the store entry of a request that has ended, for a unit. Doing it again changes
+    nothing."""
+    keys = request_key(subscription, id), request_key(subscription, id, unit)
+    backend.store.commit(Change(writes=dict.fromkeys(keys)))

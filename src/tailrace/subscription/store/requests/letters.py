@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -21,7 +22,8 @@ from tailrace.subscription.shard.attempts import (
 from tailrace.subscription.shard.moved_record import RESET
 from tailrace.subscription.shard.requests.request import LetterPlace
 from tailrace.subscription.store.definition import StoredSubscription
-from tailrace.subscription.store.names import dead_letter_queue, worker_group
+from tailrace.subscription.store.ledgers import read_ledger
+from tailrace.subscription.store.names import dead_letter_queue
 from tailrace.subscription.store.queue_scan import key_places
 from tailrace.topic.view import View
 
@@ -43,7 +45,7 @@ class PendingLetter(NamedTuple):
 def open_letters(backend: Backend, stored: StoredSubscription) -> Mailbox:
     """Return all dead letters of a subscription."""
     view = View(backend, dead_letter_queue(stored.name), stored.dlq)
-    return Mailbox(view, stored.name, resolver=worker_group(stored.name))
+    return Mailbox(view, stored.name, ledger=partial(read_ledger, backend, stored))
 
 
 def read_letters(

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from tailrace.backend.contract import Backend, Change
 from tailrace.backend.retry import retry_on_conflict
 from tailrace.errors import Busy, InvalidValue
+from tailrace.subscription.layout.generation import ChangePhase
 from tailrace.subscription.shard.requests.request import (
     TARGETS_MAX,
     LetterRequest,
@@ -17,6 +18,7 @@ from tailrace.subscription.shard.requests.request import (
     RequestTarget,
     encode_request,
 )
+from tailrace.subscription.store.generations.steps import advance
 from tailrace.subscription.store.lifecycle import read_subscription
 from tailrace.subscription.store.names import SUBSCRIPTIONS, requests_prefix
 from tailrace.subscription.store.requests.selection import LetterSelection, select_letters
@@ -70,8 +72,11 @@ def put_requests(
     id = id or f"{now_ms}-{secrets.token_hex(3)}"
     prefix = requests_prefix(subscription)
 
-    def attempt() -> MadeRequest:
+    def attempt() -> MadeRequest | None:
         stored = read_subscription(backend, subscription)
+        if stored.definition.phase is ChangePhase.MOVING:
+            advance(backend, subscription)
+            return None
         selected = select_letters(backend, stored, selection, action, break_order=break_order)
         entries = [
             (shard, targets)

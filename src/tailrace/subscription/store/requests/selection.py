@@ -18,6 +18,7 @@ from typing import Final
 from tailrace.backend.contract import Backend
 from tailrace.errors import InvalidValue
 from tailrace.regular_expression import check_expression, search
+from tailrace.subscription.shard.attempts import Origin
 from tailrace.subscription.shard.queues import OnDeadLetter
 from tailrace.subscription.shard.requests.request import (
     TARGETS_MAX,
@@ -172,7 +173,7 @@ def _group(
 ) -> tuple[dict[bytes, _KeyLetters], dict[LetterPlace, int]]:
     """Return the letters of each key, and those without a key that meet the conditions, with their
     shards."""
-    definition, storages = stored.definition, stored.dlq.definition.storage
+    shards = stored.keys
     meets = _condition(backend, stored.name, selection)
     wanted = {*selection.positions}
     keys: dict[bytes, _KeyLetters] = {}
@@ -185,12 +186,12 @@ def _group(
             found = bool(names)
         else:
             found = not selection.positions and meets(letter)
-        partitions = storages[place.storage].partitions
-        shard = definition.strategy.owner(place.partition, definition.shards, partitions)
         if letter.key is not None:
+            shard = shards.of_key(letter.key)
             keys.setdefault(letter.key, _KeyLetters(shard, named, place)).add(letter, found)
         elif found:
-            unkeyed[place] = shard
+            pushed = Origin.parse(letter.origin).partition
+            unkeyed[place] = shards.of_pushed(pushed.storage, pushed.number)
     _check_found(stored.name, selection, keys, wanted)
     return keys, unkeyed
 

@@ -1,0 +1,1 @@
+"""Generations: what they read, and the steps of the change from one to the next."""
