@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tailrace import writers as writers
     from tailrace.app.app import App
     from tailrace.app.running_app import RunningApp
+    from tailrace.delivery.breaker import Breaker
     from tailrace.delivery.delivery import Delivery
     from tailrace.delivery.outcome import Reject, RetryLater
     from tailrace.delivery.retry import Retry
@@ -108,6 +109,7 @@ __all__ = [
     "App",
     "AttemptFailure",
     "BackendUnavailable",
+    "Breaker",
     "Busy",
     "ConfigError",
     "Conflict",
@@ -210,6 +212,7 @@ _HOMES: Final = {
     "tailrace.app.app": ("App",),
     "tailrace.app.running_app": ("RunningApp",),
     "tailrace.group.consumer.consumer": ("ConsumerStats", "Consumer"),
+    "tailrace.delivery.breaker": ("Breaker",),
     "tailrace.delivery.delivery": ("Delivery",),
     "tailrace.delivery.outcome": ("Reject", "RetryLater"),
     "tailrace.delivery.retry": ("Retry",),

@@ -1,35 +1,60 @@
-"""How a subscription spares its endpoint. Pure values.
+"""How a subscription spares its endpoint, and its topic if the endpoint fails. Pure values.
 
 `concurrency_total` is the most calls at a time over all workers. It is divided among the shards: an
 owner never has more calls of a shard under way than the shard's part, so the sum holds wherever the
-shards are.
+shards are. `breaker` says when dead letters are so many that the subscription pauses.
 """
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple, TypeAlias, TypedDict
+from datetime import timedelta
+from typing import Final, Literal, NamedTuple, TypeAlias, TypedDict, TypeVar
 
 import msgspec
 
 from tailrace.amount import is_whole
+from tailrace.delivery.breaker import RUN, Breaker
 from tailrace.errors import InvalidValue
+
+T = TypeVar("T")
 
 OFF: Final = "off"
 """Turns a part of load control off, where None means the default, or no change."""
 
 Total: TypeAlias = int | Literal["off"] | None
+BreakerLike: TypeAlias = Breaker | str | None
+
+_DEFAULT: Final = Breaker()
+_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class LoadOptions(TypedDict, total=False):
     """The options of load control as users give them."""
 
     concurrency_total: Total
+    breaker: BreakerLike
 
 
 class LoadControl(msgspec.Struct, frozen=True):
     """The load control of a subscription, as it is stored. None turns a part off."""
 
     concurrency_total: int | None = None
+    breaker_run: int | None = RUN
+    breaker_ratio: float = _DEFAULT.ratio
+    breaker_window_ms: int = _DEFAULT.window // _MILLISECOND
+
+    @property
+    def breaker(self) -> Breaker | None:
+        """The breaker."""
+        if self.breaker_run is None:
+            return None
+        window = self.breaker_window_ms * _MILLISECOND
+        return Breaker(self.breaker_run, ratio=self.breaker_ratio, window=window)
+
+    def breaker_of(self, shards: int) -> Breaker | None:
+        """Return the breaker of each of so many shards."""
+        breaker = self.breaker
+        return None if breaker is None else breaker.of_shard(shards)
 
     def concurrency_of(self, shard: int, shards: int) -> int | None:
         """Return the most calls of a shard at a time; None if only its worker limits them."""
@@ -48,15 +73,17 @@ class LoadControl(msgspec.Struct, frozen=True):
     @property
     def options(self) -> LoadOptions:
         """The options that make any load control this one."""
-        return LoadOptions(concurrency_total=self.concurrency_total or OFF)
+        return LoadOptions(
+            concurrency_total=self.concurrency_total or OFF, breaker=self.breaker or OFF
+        )
 
     @property
     def texts(self) -> dict[str, str]:
         """The value of each option as text."""
-        return {"concurrency_total": str(self.concurrency_total or OFF)}
+        return {option: str(value) for option, value in self.options.items()}
 
 
-UNLIMITED: Final = LoadControl(None)
+UNLIMITED: Final = LoadControl(None, None)
 """Load control of which every part is off."""
 
 
@@ -64,21 +91,35 @@ class LoadChange(NamedTuple):
     """The parts of load control that are given: None leaves one as it is."""
 
     concurrency_total: Total = None
+    breaker: Breaker | Literal["off"] | None = None
 
     def applied(self, base: LoadControl) -> LoadControl:
         """Return load control with these parts changed."""
-        total = self.concurrency_total
-        if total is None:
-            return base
-        return LoadControl(None if total == OFF else total)
+        changes: dict[str, object] = {}
+        if self.concurrency_total is not None:
+            changes["concurrency_total"] = _unless_off(self.concurrency_total)
+        if self.breaker == OFF:
+            changes["breaker_run"] = None
+        elif isinstance(self.breaker, Breaker):
+            changes["breaker_run"] = self.breaker.run
+            changes["breaker_ratio"] = self.breaker.ratio
+            changes["breaker_window_ms"] = self.breaker.window // _MILLISECOND
+        return msgspec.structs.replace(base, **changes)
 
 
 NO_CHANGE: Final = LoadChange()
 
 
-def parse_load(*, concurrency_total: object = None) -> LoadChange:
+def parse_load(*, concurrency_total: object = None, breaker: object = None) -> LoadChange:
     """Return the load control that a user gives. Raises `InvalidValue`, which names the option."""
-    return LoadChange(_parse_total(concurrency_total))
+    parsed: Breaker | Literal["off"] | None = None
+    if breaker is not None:
+        parsed = OFF if breaker == OFF else Breaker.parse(breaker)
+    return LoadChange(_parse_total(concurrency_total), parsed)
+
+
+def _unless_off(value: T | Literal["off"]) -> T | None:
+    return None if value == OFF else value
 
 
 def _parse_total(given: object) -> Total:

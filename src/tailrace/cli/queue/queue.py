@@ -15,11 +15,11 @@ from tailrace.cli.queue.changes import delete, pause, play, rebalance
 from tailrace.cli.queue.replay import replay
 from tailrace.cli.subscription.changes import (
     attempts_option,
-    concurrency_total_option,
     first_delay_option,
     max_delay_option,
     on_dead_letter_option,
 )
+from tailrace.cli.subscription.load_options import load_options
 from tailrace.cli.terminal.watch import show_once_or_watch, watches
 from tailrace.terminal.tables import facts, table
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @first_delay_option
 @max_delay_option
 @on_dead_letter_option
-@concurrency_total_option
+@load_options
 @click.option(
     "--from-topic", is_flag=True, help="Make an existing topic a queue, from its first message on."
 )

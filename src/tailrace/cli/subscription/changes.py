@@ -16,6 +16,7 @@ from tailrace.cli.arguments import (
 from tailrace.cli.command import verb
 from tailrace.cli.context import CommandContext
 from tailrace.cli.subscription.endpoint_options import endpoint_options
+from tailrace.cli.subscription.load_options import load_options
 from tailrace.cli.subscription.pause_text import paused_text, resumed_text
 from tailrace.cli.terminal.confirm import PlannedChange, planned
 
@@ -35,11 +36,6 @@ first_delay_option: Final[Decorator] = click.option(
 )
 max_delay_option: Final[Decorator] = click.option(
     "--max-delay", metavar="DURATION", help="Longest delay between attempts.  [default: 10m]"
-)
-concurrency_total_option: Final[Decorator] = click.option(
-    "--concurrency-total",
-    metavar="NUMBER|off",
-    help="Maximum number of calls at a time over all workers.  [default: off]",
 )
 on_dead_letter_option: Final[Decorator] = click.option(
     "--on-dead-letter",
@@ -92,7 +88,7 @@ def resume(context: CommandContext, subscription: str, reason: str) -> None:
     tailrace subscription update mailer --attempts 20 --max-delay 1h
     tailrace subscription update mailer --filter "header.country == 'IN'"
     tailrace subscription update mailer --filter ''
-    tailrace subscription update mailer --concurrency-total 20
+    tailrace subscription update mailer --concurrency-total 20 --breaker run=50
     tailrace subscription update crm --endpoint https://crm.example/v2/hook
     """,
 )
@@ -101,7 +97,7 @@ def resume(context: CommandContext, subscription: str, reason: str) -> None:
 @first_delay_option
 @max_delay_option
 @click.option("--filter", metavar="EXPRESSION", help="New filter; '' removes the filter.")
-@concurrency_total_option
+@load_options
 @endpoint_options
 @optional_reason
 @click.pass_obj

@@ -115,6 +115,7 @@ def _subscription_text(found: SubscriptionDetail) -> str:
         ("on dead letter", settings.on_dead_letter),
         ("filter", settings.filter or "none"),
         ("concurrency", _concurrency(settings)),
+        ("breaker", settings.breaker),
         ("start", settings.start),
         ("created", format_time(found.created)),
     ]

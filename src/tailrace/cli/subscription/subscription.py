@@ -12,7 +12,6 @@ from tailrace.cli.command import Noun, verb
 from tailrace.cli.context import CommandContext
 from tailrace.cli.subscription.changes import (
     attempts_option,
-    concurrency_total_option,
     delete,
     first_delay_option,
     max_delay_option,
@@ -22,6 +21,7 @@ from tailrace.cli.subscription.changes import (
     update,
 )
 from tailrace.cli.subscription.endpoint_options import endpoint_options
+from tailrace.cli.subscription.load_options import load_options
 from tailrace.cli.subscription.reshard import reshard
 from tailrace.cli.subscription.run import run
 from tailrace.cli.subscription.show import history, list_, show
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 @first_delay_option
 @max_delay_option
 @on_dead_letter_option
-@concurrency_total_option
+@load_options
 @endpoint_options
 @click.option("--filter", metavar="EXPRESSION", help="Deliver only messages that match; see above.")
 @click.option(

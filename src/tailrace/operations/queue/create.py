@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Unpack
 
 from tailrace.delivery.retry import DEFAULT_RETRY, Retry
 from tailrace.hub.hub import Hub
+from tailrace.operations.subscription.load_options import LoadTexts, parse_load_texts
 from tailrace.operations.subscription.settings import (
     SubscriptionSettings,
-    parse_load_options,
     parse_retry,
 )
 from tailrace.queue.lifecycle import find_queue
@@ -32,8 +33,8 @@ def create_queue(
     first_delay: str | None = None,
     max_delay: str | None = None,
     on_dead_letter: str | None = None,
-    concurrency_total: str | None = None,
     from_topic: bool = False,
+    **load: Unpack[LoadTexts],
 ) -> CreatedQueue:
     """Create a queue. One that exists stays as it is: its settings must be the same if they are
     given, otherwise `QueueExists`. See `Hub.queue` for `from_topic`."""
@@ -48,7 +49,7 @@ def create_queue(
         retry=retry,
         on_dead_letter=on_dead_letter,
         from_topic=from_topic,
-        **parse_load_options(concurrency_total),
+        **parse_load_texts(load),
     )
     settings = SubscriptionSettings.of(queue.subscription.definition)
     return CreatedQueue(name, found is None, settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 from tailrace.amount import format_amount
 from tailrace.hub.hub import Hub
@@ -12,9 +12,9 @@ from tailrace.operations.audit import append_audit, audit_entry
 from tailrace.operations.explanation import Fact
 from tailrace.operations.plan import ChangePlan
 from tailrace.operations.subscription.health import lag_of
+from tailrace.operations.subscription.load_options import LoadTexts, parse_load_texts
 from tailrace.operations.subscription.settings import (
     SubscriptionSettings,
-    parse_load_options,
     parse_retry,
     parse_statuses,
 )
@@ -44,13 +44,13 @@ def update(
     first_delay: str | None = None,
     max_delay: str | None = None,
     filter: str | None = None,
-    concurrency_total: str | None = None,
     endpoint: str | None = None,
     timeout: str | None = None,
     secret: str | None = None,
     allow_private: bool | None = None,
     retry_statuses: str | None = None,
     reason: str = "",
+    **load: Unpack[LoadTexts],
 ) -> UpdateReport:
     """Change the retry policy, the filter, the load control and the endpoint of a subscription.
 
@@ -69,7 +69,7 @@ def update(
         secret=secret,
         allow_private=allow_private,
         retry_statuses=parse_statuses(retry_statuses),
-        **parse_load_options(concurrency_total),
+        **parse_load_texts(load),
     )
     before, after = (SubscriptionSettings.of(each) for each in (held, subscription.definition))
     report = UpdateReport(name, before, after)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Unpack
 
 from tailrace.delivery.retry import DEFAULT_RETRY
 from tailrace.hub.hub import Hub
+from tailrace.operations.subscription.load_options import LoadTexts, parse_load_texts
 from tailrace.operations.subscription.settings import (
     SubscriptionSettings,
-    parse_load_options,
     parse_retry,
     parse_statuses,
 )
@@ -38,13 +39,13 @@ def create_subscription(
     uneven: bool = False,
     rq_partitions: int | None = None,
     dlq_partitions: int | None = None,
-    concurrency_total: str | None = None,
     exist_ok: bool = False,
     endpoint: str | None = None,
     timeout: str | None = None,
     secret: str | None = None,
     allow_private: bool | None = None,
     retry_statuses: str | None = None,
+    **load: Unpack[LoadTexts],
 ) -> CreatedSubscription:
     """Create a subscription. Raise `SubscriptionExists` if the name is taken.
 
@@ -67,6 +68,6 @@ def create_subscription(
         secret=secret,
         allow_private=allow_private,
         retry_statuses=parse_statuses(retry_statuses),
-        **parse_load_options(concurrency_total),
+        **parse_load_texts(load),
     )
     return CreatedSubscription(name, SubscriptionSettings.of(created.definition))

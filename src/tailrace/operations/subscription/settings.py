@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Final
 
-from tailrace.delivery.load_control import LoadOptions, parse_load
 from tailrace.delivery.retry import Retry
 from tailrace.duration import format_duration
 from tailrace.errors import InvalidValue
@@ -63,6 +62,7 @@ class SubscriptionSettings:
     start: str
     endpoint: EndpointSettings | None
     concurrency_total: str
+    breaker: str
 
     @property
     def changeable(self) -> dict[str, object]:
@@ -73,6 +73,7 @@ class SubscriptionSettings:
             "max_delay": self.max_delay,
             "filter": self.filter,
             "concurrency_total": self.concurrency_total,
+            "breaker": self.breaker,
         }
         if self.endpoint is not None:
             found |= asdict(self.endpoint)
@@ -125,24 +126,6 @@ def parse_retry(
     except InvalidValue as error:
         valid = _ATTEMPTS if error.what == "attempts" else error.valid
         raise InvalidValue(_OPTIONS[error.what], error.value, valid) from None
-
-
-def parse_load_options(concurrency_total: str | None) -> LoadOptions:
-    """Return load control from the options of a command. Raise `InvalidValue`, which names the
-    option."""
-    options = LoadOptions()
-    if concurrency_total is not None:
-        options["concurrency_total"] = _parse_total(concurrency_total)
-    try:
-        parse_load(**options)
-    except InvalidValue as error:
-        option = "--" + error.what.replace("_", "-")
-        raise InvalidValue(option, error.value, error.valid) from None
-    return options
-
-
-def _parse_total(text: str) -> Any:
-    return int(text) if text.isascii() and text.isdecimal() else text
 
 
 def _parse_attempts(text: str) -> int | None:

@@ -17,6 +17,7 @@ import msgspec
 
 from tailrace.backend.contract import FENCES, Backend, Change
 from tailrace.backend.retry import retry_on_conflict
+from tailrace.delivery.load_control import UNLIMITED
 from tailrace.delivery.retry import Retry
 from tailrace.errors import (
     Conflict,
@@ -82,6 +83,7 @@ def create_replay(backend: Backend, queue: str, new: NewReplay, now_ms: int) -> 
         definition.policy,
         filter=definition.filter,
         replay=bounds,
+        load=UNLIMITED,
     )
     entries = {stored.key: msgspec.json.encode(job)}
     create_subscription(backend, stored.subscription, wanted, now_ms=now_ms, entries=entries)

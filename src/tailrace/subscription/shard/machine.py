@@ -28,7 +28,12 @@ from tailrace.subscription.shard.attempts import Attempts, Origin
 from tailrace.subscription.shard.calls import Calls
 from tailrace.subscription.shard.commit.commit import ShardCommit
 from tailrace.subscription.shard.commit.counts import ShardCounts
-from tailrace.subscription.shard.commit.marks import acknowledge_calls, mark_calls, unmark_calls
+from tailrace.subscription.shard.commit.marks import (
+    acknowledge_calls,
+    mark_calls,
+    quiesce,
+    unmark_calls,
+)
 from tailrace.subscription.shard.commit.outbox import Outbox
 from tailrace.subscription.shard.intake import Filtering, Intake
 from tailrace.subscription.shard.lag import KeyLag
@@ -66,8 +71,6 @@ class ShardMachine:
         """While True no message is called."""
         self.settled = True
         """False while calls run in the process, those that no shard knows any more included."""
-        self.late_calls = 0
-        """The number of its calls that were given up and still run in the process."""
         self.draining = False
         self.drained = False
         """True once the final commit is stored."""
@@ -116,7 +119,7 @@ class ShardMachine:
         """Continue with other options."""
         self.options = options
         if self.loaded:
-            self._turns.options = options
+            self._turns.follow(options)
 
     def fetched(
         self, partition: Partition, batch: FetchedBatch | None
@@ -129,12 +132,7 @@ class ShardMachine:
             return ()
         chosen, ready = self.options.filter, self._outbox.ready
         batch, passed = self.filtering.apply(chosen, batch, stream.suspects, ready)
-        rows = self.ledgers.unacknowledged(batch)
-        if self.options.slice_max:
-            self.lag.add_slices(batch, rows, self.options.slice_max)
-        else:
-            self._payloads.add(batch)
-            self.lag.add_messages(batch, rows)
+        self._turns.add(batch, self.ledgers.unacknowledged(batch))
         return passed
 
     def fetched_again(self, batch: FetchedBatch) -> None:
@@ -168,6 +166,8 @@ class ShardMachine:
 
     def step(self, now: float) -> ShardStep:
         """Return what to do next. The driver does it and calls this again, until `WAIT`."""
+        if self.tripped:
+            return ShardStep(StepKind.PAUSE)
         if self.draining:
             return ShardStep(StepKind.WAIT)
         if not self.loaded:
@@ -213,8 +213,19 @@ class ShardMachine:
     @property
     def _closed(self) -> bool:
         """True if no message is called, except those that are acknowledged already."""
-        ends = self.draining or self.paused or self.stopped
+        ends = self.draining or self.paused or self.stopped or self.tripped
         return bool(ends or self._outbox.full or self._outbox.quiesces)
+
+    @property
+    def tripped(self) -> str:
+        """Why the breaker wants the subscription to be paused; empty if it does not."""
+        return self._turns.breaker.tripped if self.loaded else ""
+
+    def pause(self, version: int) -> None:
+        """Call no message while there is a pause of this version; 0 if there is none."""
+        self.paused = version
+        if version and self.loaded:
+            self._turns.breaker.reset()
 
     @property
     def alone(self) -> Turn | None:
@@ -270,6 +281,7 @@ class ShardMachine:
                 self.filtering.add()
             else:
                 self.counts.acked += turn.messages
+                self._turns.breaker.succeeded(turn.messages, now)
                 self._outbox.ready.push(turn.outputs)
             self._turns.succeeded(turn, now)
             return
@@ -316,7 +328,9 @@ class ShardMachine:
             ready.final = True
             unmark_calls(ready, (*self._calls.permitted, *ready.marked), self.intake)
         elif self._quiesces and not ready.early:
-            self._quiesce(ready)
+            quiesce(ready, self._calls, self.intake)
+            ready.ends_alone |= self.alone is not None
+            self.counts.quiet = self.paused
         elif not self._closed:
             mark_calls(
                 ready,
@@ -369,14 +383,7 @@ class ShardMachine:
 
     @property
     def _final(self) -> bool:
-        return self.draining and self._quiet and not self._awaits_late_calls
-
-    @property
-    def _awaits_late_calls(self) -> bool:
-        """True if another owner's calls could be too many beside those that were given up. A worker
-        that ends does not wait for them."""
-        limited = self.options.calls_max is not None
-        return limited and self.late_calls > 0 and not self.stopped
+        return self.draining and self._quiet
 
     @property
     def _quiet(self) -> bool:
@@ -387,12 +394,3 @@ class ShardMachine:
     def _quiesces(self) -> bool:
         """True if nothing is in flight since a pause, and a commit has to say so."""
         return self.paused > self.counts.quiet and self._quiet and self.settled
-
-    def _quiesce(self, ready: ShardCommit) -> None:
-        """Let the commit say that nothing is in flight: all calls need another one before."""
-        unmark_calls(ready, (*self._calls.permitted, *ready.marked), self.intake)
-        self._calls.unmark(ready.marked)
-        ready.marked = []
-        ready.quiet = True
-        ready.ends_alone |= self.alone is not None
-        self.counts.quiet = self.paused

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from tailrace.delivery.breaker import Breaker
 from tailrace.delivery.filter.batch_filter import BatchFilter
 from tailrace.delivery.retry import Retry
 from tailrace.subscription.shard.attempts import Attempts
@@ -51,6 +52,8 @@ class ShardOptions:
     """The number of calls that are prepared ahead; None for a multiple of the concurrency."""
     calls_max: int | None = None
     """The most calls of the shard at a time; None if only the worker limits them."""
+    breaker: Breaker | None = None
+    """The dead letters of the shard that pause its subscription; None if none do."""
 
     def used_up(self, attempts: Attempts) -> bool:
         """True if a message has no attempt left."""

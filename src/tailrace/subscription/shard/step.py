@@ -11,6 +11,7 @@ from tailrace.message import Partition
 class StepKind(Enum):
     """What a shard does next."""
 
+    PAUSE = "pause the subscription: its breaker has tripped"
     LOAD = "read everything that is stored for it"
     READ = "read ahead in MQ"
     READ_AGAIN = "read the record of a message whose turn has come"

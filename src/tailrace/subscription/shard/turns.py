@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
+from tailrace.delivery.fetched import FetchedBatch
 from tailrace.delivery.outcome import CallOutcome, OutcomeKind
 from tailrace.message import Partition
 from tailrace.subscription.shard.attempt_book import AttemptBook
@@ -18,6 +19,7 @@ from tailrace.subscription.shard.calls import Calls
 from tailrace.subscription.shard.commit.outbox import Outbox
 from tailrace.subscription.shard.intake import Intake, MainStream
 from tailrace.subscription.shard.lag import KeyLag
+from tailrace.subscription.shard.load.breaker import DeadLetterBreaker
 from tailrace.subscription.shard.moved_record import origin_of
 from tailrace.subscription.shard.options import Acking, ShardOptions
 from tailrace.subscription.shard.payloads import Payloads, RecordRow
@@ -53,11 +55,25 @@ class Turns:
         self._outbox = outbox
         self._payloads = payloads
         self._requests = requests
+        self.breaker = DeadLetterBreaker(options.breaker)
         self._waiting: deque[Turn] = deque()
         """Those that are to be moved, and wait for their records or for room."""
         self.unread: Origin | None = None
         """A dead letter whose attempts have to be read before more can be done, or None."""
         self._deliverable: deque[Turn] = deque()
+
+    def follow(self, options: ShardOptions) -> None:
+        """Continue with other options."""
+        self.options = options
+        self.breaker.follow(options.breaker)
+
+    def add(self, batch: FetchedBatch, rows: Sequence[int]) -> None:
+        """Add messages that were read from MQ."""
+        if self.options.slice_max:
+            self._lag.add_slices(batch, rows, self.options.slice_max)
+        else:
+            self._payloads.add(batch)
+            self._lag.add_messages(batch, rows)
 
     def advance(self, now: float) -> tuple[Partition, int] | None:
         """Move and prepare messages. Returns the place of a record that has to be read before more
@@ -138,7 +154,7 @@ class Turns:
         origin = turn.known_origin
         attempts = turn.attempts.failed(outcome.error, now_ms, due_ms, asked_ms)
         if outcome.kind is OutcomeKind.REJECT or self.options.used_up(attempts):
-            self.move(turn, Queue.DLQ, attempts)
+            self._die(turn, attempts, now)
             self._keep_trace(turn, outcome)
         elif turn.queue is Queue.MQ:
             self._book.wait(origin, at)
@@ -146,6 +162,11 @@ class Turns:
         else:
             self.put_attempts(origin, attempts)
             self._lag.lanes[Queue.RQ].wait(turn.lane, at)
+
+    def _die(self, turn: Turn, attempts: Attempts, now: float) -> None:
+        """Let a message become a dead letter that has no attempt left."""
+        self.move(turn, Queue.DLQ, attempts)
+        self.breaker.died(turn.lane, attempts.error, now)
 
     def _keep_trace(self, turn: Turn, outcome: CallOutcome) -> None:
         """Have the traceback of a dead letter stored, if its handler has raised an error."""
@@ -248,7 +269,7 @@ class Turns:
                 self._requests.failed(turn, turn.attempts.begin(Begun.NO))
                 return
         elif self.options.used_up(turn.attempts):
-            self.move(turn, Queue.DLQ, turn.attempts)
+            self._die(turn, turn.attempts, now)
             return
         elif at is not None and at > now:
             self._lag.lanes[turn.queue].wait(turn.lane, at)

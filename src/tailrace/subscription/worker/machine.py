@@ -86,7 +86,7 @@ class WorkerMachine(Generic[S]):
         self._remove(self.shards.get(unit))
         owned = self.shards[unit] = self._make_shard(unit, epoch)
         owned.machine.stopped, owned.machine.settled = self.stopped, self._settled
-        owned.machine.late_calls = self._late[unit]
+        owned.late_calls = self._late[unit]
         owned.machine.hold_letters(self._letters >= self._letters_max)
         self.interrupt()
 
@@ -94,10 +94,16 @@ class WorkerMachine(Generic[S]):
         """Call no more messages of a shard.
 
         Once no call of it is under way, its final commit returns `Drained`. It is returned at once
-        if nothing is to be stored.
+        if nothing is to be stored. If it limits its calls, it waits for those that were given up,
+        unless the worker ends.
         """
         owned = self.find(unit, epoch)
         if owned is not None:
+            owned.drain_waits = owned.awaits_late_calls and not self.stopped
+            owned.drain_waits &= owned.machine.loaded
+            if owned.drain_waits:
+                owned.machine.stopped = True
+                return None
             owned.machine.drain()
             self.interrupt()
             if not owned.machine.drained:
@@ -267,7 +273,9 @@ class WorkerMachine(Generic[S]):
         """Record how many calls were given up and still run, by the name of their shard."""
         self._late = Counter(calls)
         for name, owned in self.shards.items():
-            owned.machine.late_calls = self._late[name]
+            owned.late_calls = self._late[name]
+            if owned.drain_waits and not owned.late_calls:
+                owned.machine.drain()
         self._look_if_settled()
         self.interrupt()
 

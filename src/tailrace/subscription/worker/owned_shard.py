@@ -26,6 +26,10 @@ class OwnedShard:
         """The number of its messages in calls that are under way."""
         self.calls = 0
         """The number of its calls that are under way."""
+        self.late_calls = 0
+        """The number of its calls that were given up and still run in the process."""
+        self.drain_waits = False
+        """True while it is not drained because of them."""
         self.removed = False
         """True once the worker does not own the shard any more."""
         self.definitions = 0
@@ -42,7 +46,12 @@ class OwnedShard:
         """True if another call of the shard may begin. Those that were given up count while they
         run: the endpoint may still work on them."""
         most = self.machine.options.calls_max
-        return most is None or self.calls + self.machine.late_calls < most
+        return most is None or self.calls + self.late_calls < most
+
+    @property
+    def awaits_late_calls(self) -> bool:
+        """True if the calls of another owner could be too many beside those that were given up."""
+        return self.machine.options.calls_max is not None and self.late_calls > 0
 
     @property
     def can_call(self) -> bool:

@@ -45,7 +45,7 @@ from tailrace.subscription.store.definition import (
 from tailrace.subscription.store.key_state import read_attempts
 from tailrace.subscription.store.ledgers import OwnedLedgers
 from tailrace.subscription.store.names import ShardName, replay_of, shard_fence, worker_group
-from tailrace.subscription.store.pause import pause_version
+from tailrace.subscription.store.pause import pause_fenced, pause_version
 from tailrace.subscription.store.reading import read_batch
 from tailrace.subscription.store.requests.entries import read_requests, remove_request
 from tailrace.subscription.store.takeover import (
@@ -142,6 +142,8 @@ class ShardIO(Generic[S]):
         if owned.machine.loaded and owned.definitions != self._machine.definitions:
             return partial(self._reopen, owned)
         kind, partition, offset, reset = owned.machine.step(now)
+        if kind is StepKind.PAUSE:
+            return partial(self._pause, owned, owned.machine.tripped)
         if kind is StepKind.LOAD:
             return partial(self._load, owned) if self._machine.may_load(owned) else None
         if kind is StepKind.READ and partition is not None:
@@ -225,10 +227,11 @@ class ShardIO(Generic[S]):
             policy=definition.policy,
             filter=definition.message_filter,
             calls_max=definition.load.concurrency_of(owned.number, definition.shards),
+            breaker=definition.load.breaker_of(definition.shards),
         )
         machine.follow(options)
         self._driver.defined(definition)
-        machine.paused = paused
+        machine.pause(paused)
 
     def _reopen(self, owned: S) -> Effect:
         """Read the definition again, what is stored about new partitions, and requests.
@@ -295,6 +298,20 @@ class ShardIO(Generic[S]):
             batch.decode = self._driver.decode
             batch.replay = self._replay
         return batch
+
+    def _pause(self, owned: S, why: str) -> Effect:
+        """Pause the subscription, as the owner of the shard."""
+        self.check_definition()
+        name, fence = self._subscription, shard_fence(self._subscription, owned.name, owned.epoch)
+        reason = f"{why} (shard {owned.number})"
+        version = pause_fenced(self._backend, name, reason, fence, self._driver.clock.now_ms())
+
+        def effect() -> None:
+            for each in self._machine.shards.values():
+                each.machine.pause(version)
+            self._machine.interrupt()
+
+        return effect
 
     def _inspect(self, owned: S, partition: Partition) -> Effect:
         """Check if there are more records by now, or never will be."""

@@ -24,6 +24,7 @@ def test_a_subscription_is_created_with_all_its_options(cli: CommandLine) -> Non
     options = (
         "--topic orders --attempts none --first-delay 2s --max-delay 1h --on-dead-letter continue"
         " --from latest --shards 2 --rq-partitions 8 --dlq-partitions 4 --concurrency-total 20"
+        " --breaker run=50"
     )
     created = cli.json("sub", "create", "crm", *options.split(), "--filter", "key == 'c7'")
     assert created == {
@@ -41,6 +42,7 @@ def test_a_subscription_is_created_with_all_its_options(cli: CommandLine) -> Non
             "start": "latest",
             "endpoint": None,
             "concurrency_total": "20",
+            "breaker": "run=50,ratio=50%,window=10m",
         },
     }
     with tailrace.open(cli.hub) as hub:
@@ -157,3 +159,14 @@ def test_the_total_of_calls_is_updated_shown_and_checked(cli: CommandLine) -> No
     wrong = cli.run(*update, "many", status=2).stderr
     assert "--concurrency-total is 'many' · valid: a whole number" in wrong
     assert cli.run(*update, "off").stdout == "mailer: concurrency total 10 -> off\n"
+
+
+def test_the_breaker_is_updated_and_checked(cli: CommandLine) -> None:
+    update = ("subscription", "update", "mailer", "--breaker")
+    changed = cli.run(*update, "run=30,window=5m").stdout
+    before, after = "run=100,ratio=50%,window=10m", "run=30,ratio=50%,window=5m"
+    assert changed == f"mailer: breaker {before} -> {after}\n"
+    assert cli.run(*update, "off").stdout == f"mailer: breaker {after} -> off\n"
+    assert cli.run(*update, "on").stdout == f"mailer: breaker off -> {before}\n"
+    wrong = cli.run(*update, "fast", status=2).stderr
+    assert "--breaker is 'fast' · valid: a tailrace.Breaker" in wrong

@@ -93,3 +93,11 @@ def unmark_calls(ready: ShardCommit, turns: Iterable[Turn], intake: Intake) -> N
         if turn.alone or turn.queue is not Queue.MQ:
             ready.attempts[turn.known_origin] = turn.unmarked
     ready.permitted = intake.final_permits(ready.permits)
+
+
+def quiesce(ready: ShardCommit, calls: Calls, intake: Intake) -> None:
+    """Let a commit say that nothing is in flight: all calls need another one before."""
+    unmark_calls(ready, (*calls.permitted, *ready.marked), intake)
+    calls.unmark(ready.marked)
+    ready.marked = []
+    ready.quiet = True

@@ -1,0 +1,28 @@
+"""The options of load control, of subscriptions and queues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import click
+
+_OPTIONS: Final = (
+    click.option(
+        "--concurrency-total",
+        metavar="NUMBER|off",
+        help="Maximum number of calls at a time over all workers.  [default: off]",
+    ),
+    click.option(
+        "--breaker",
+        metavar="BREAKER|on|off",
+        help="Dead letters that pause the subscription.  [default: run=100,ratio=50%,window=10m]",
+    ),
+)
+
+
+def load_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of load control."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
