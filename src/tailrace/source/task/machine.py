@@ -118,9 +118,7 @@ class TaskMachine:
             self._gone = frozenset()
             self._handlers[type(event)](event, now)
         if not self.ended and self.epoch is not None:
-            if not self.rebalancing:
-                self._take_shares()
-            own = self._own_view() if self.rebalancing else self._balanced(self._own_view())
+            own = self._own_view() if self.rebalancing else self._shared()
             if self._published.is_due(own, now):
                 self._publish(MessageType.REGULAR, self.epoch.generation, now)
             self._check_end(now)
@@ -131,8 +129,7 @@ class TaskMachine:
         if self.ended:
             return None
         leading = None if self._leading is None else self._leading.deadline()
-        gone = 0.0 if self._gone else None
-        due = (leading, self._check_end_at, self._published.due_at, gone)
+        due = (leading, self._check_end_at, self._published.due_at, 0.0 if self._gone else None)
         return min((at for at in due if at is not None), default=None)
 
     def validate(self) -> None:
@@ -197,6 +194,8 @@ class TaskMachine:
         if generation <= self._generation:
             return
         self._generation = generation
+        if event.event.leader != self.task:
+            self._leading = None  # deposed: only a newer leader can have written this
         if self.task in members:
             self._known = True
             self._publish(MessageType.REBALANCE_ANSWER, generation, now)
@@ -340,8 +339,10 @@ class TaskMachine:
                 taken.append(unit)
         self._claim(sorted(taken))
 
-    def _balanced(self, own: TaskView) -> TaskView:
-        """Give units away, if this task has more than its part. Return its state then."""
+    def _shared(self) -> TaskView:
+        """Take units, and give them away if this task has more than its part. Return its state."""
+        self._take_shares()
+        own = self._own_view()
         given = {
             unit: target
             for unit, target in surplus(self.task, {**self.others.views, self.task: own}).items()

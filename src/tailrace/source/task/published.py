@@ -9,9 +9,9 @@ from tailrace.source.task.actions import TaskView
 UNPACED_UNITS: Final = 500
 """A task of a source with at most so many units tells all its progress at once."""
 
-UNIT_S: Final = 0.000_025
+UNIT_S: Final = 0.000_05
 """Between two messages that only tell progress is at least this time for each unit of the source:
-a message has all units of its sender, and every task reads it."""
+a message has all units of its sender, and every task reads it. Much less than an audit waits."""
 
 
 class Published:

@@ -172,6 +172,16 @@ def test_a_deposed_leader_begins_no_epoch() -> None:
     assert published(task, MessageType.NEW_EPOCH) == []
 
 
+def test_a_leader_that_hears_of_its_successor_removes_nobody() -> None:
+    """It was paused in a rebalance, and has not learned yet that it was deposed."""
+    task = rebalanced(a_leader(a_member()), "abc")
+    task.now += ANSWER_S
+    task.rebalance(3, "abc")
+    task.tick()
+    assert not task.did(RemoveMembers)
+    assert not task.machine.is_leader
+
+
 def test_a_member_that_does_not_answer_is_removed() -> None:
     task = rebalanced(a_leader(a_member()), "abc")
     answer(task, 2, ("a", (), {}), ("b", (), {}))
