@@ -138,8 +138,9 @@ class ScriptDrawer:
 class SourceTrial:
     """A world that has not run yet."""
 
-    def __init__(self, world: SourceWorld) -> None:
+    def __init__(self, world: SourceWorld, faults: Faults) -> None:
         self.world = world
+        self.faults = faults
 
     def run(self) -> None:
         """Run forty seconds of faults. Then all must be read within a stated time."""
@@ -168,7 +169,7 @@ def trial(seed: int) -> SourceTrial:
             world.at(random.uniform(1, FAULTY_S), process.read)
     world.at(FAULTY_S, partial(world.task_process("a").read))
     world.options.pausing = random.choice([0.0, 0.02, 0.1])
-    return SourceTrial(world)
+    return SourceTrial(world, faults)
 
 
 def run(seed: int) -> SourceTrial:

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tailrace.testing.simulation import Violation
-from tests.simulation.sourced import run
+from tests.simulation.sourced import run, trial
 from tests.support.counts import count
 from tests.support.evidence import RecordEvidence
 
@@ -34,6 +34,20 @@ def test_tasks_keep_their_promises_under_faults_and_storms_of_splits(
     record_evidence("sources", what, len(seeds), seeds, len(violations))
     if violations:
         pytest.fail("\n\n".join(map(str, violations[:3])), pytrace=False)
+
+
+def test_the_worlds_of_a_test_run_have_every_kind_of_fault() -> None:
+    trials = [trial(seed) for seed in range(30)]
+    faults = [each.faults for each in trials]
+    assert any(each.network.loss for each in faults), "messages of the membership are lost"
+    assert any(each.store.stalling for each in faults), "the store stalls"
+    assert any(each.store.unknown for each in faults), "outcomes are unknown"
+    assert any(each.crash_every_s for each in faults)
+    assert any(each.pause_every_s and each.pause_s > 10.0 for each in faults)
+    assert any(each.cut_every_s for each in faults)
+    assert any(each.outage_every_s for each in faults)
+    assert any(each.world.options.pausing for each in trials), "tasks pause before they act"
+    assert any(each.world.reader_failure for each in trials), "reads fail"
 
 
 @pytest.mark.parametrize("seed", [100277, 100661, 600232])
