@@ -100,7 +100,7 @@ def switch(hub: Hub, topic: str) -> PlannedChange:
 @click.option("--force", is_flag=True, help="Also delete messages that consumers have not read.")
 @planned
 def trim(hub: Hub, topic: str, before: int, force: bool) -> PlannedChange:
-    """Delete the oldest storage topics of a topic, with their messages.
+    """Delete the oldest storage topics with their messages.
 
     Storage topics that a consumer has not finished are deleted with --force only.
     """
