@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from tailrace.settings import HubSettings
     from tailrace.source.report import (
         NamespaceProgress,
+        NamespaceState,
         SourceOutcome,
         SourceProgress,
         SourceReport,
@@ -145,6 +146,7 @@ __all__ = [
     "MessageTooLarge",
     "Mode",
     "NamespaceProgress",
+    "NamespaceState",
     "NotRetained",
     "NotSupported",
     "NothingToRead",
@@ -243,7 +245,7 @@ _HOMES: Final = {
     "tailrace.pipeline.writer_status": ("WriterStatus",),
     "tailrace.settings": ("HubSettings",),
     "tailrace.source.report": (
-        "NamespaceProgress", "SourceOutcome", "SourceProgress", "SourceReport",
+        "NamespaceProgress", "NamespaceState", "SourceOutcome", "SourceProgress", "SourceReport",
     ),
     "tailrace.source.source": ("Source",),
     "tailrace.topic.pending": ("Pending",),

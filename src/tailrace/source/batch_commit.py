@@ -76,6 +76,7 @@ class BatchCommit:
             last=encoded.last or before.last,
             last_checksum=encoded.last_checksum if encoded.last else before.last_checksum,
             finished=batch.finished,
+            lag=batch.lag,
         )
         table: dict[TableKey, bytes | None] = dict([state_entry(source, self.after)])
         parent = before.split.id

@@ -42,7 +42,7 @@ _decode = msgspec.json.Decoder(SourceEntry).decode
 
 def register_source(store: Store, name: str, entry: SourceEntry) -> None:
     """Add a source to the catalog, or update it. `InvalidName` if something else has the name."""
-    key, before = SOURCES + name, find_source(store, name)
+    key, before = SOURCES + name, check_source_name(store, name, of_pipeline=entry.of_pipeline)
     if before is None:
         sharing = ("pipeline",) if entry.of_pipeline else ()
         try:
@@ -52,13 +52,22 @@ def register_source(store: Store, name: str, entry: SourceEntry) -> None:
             check_unused(store, "source", name, *sharing)
             raise
         return
-    if before.of_pipeline != entry.of_pipeline:
-        kind = "pipeline" if before.of_pipeline else "source"
-        valid = f"a name that nothing else in the hub has: there is a {kind} {name!r}"
-        raise InvalidName("source", name, valid)
     if entry != msgspec.structs.replace(before, created_ms=entry.created_ms):
         entry = msgspec.structs.replace(entry, created_ms=before.created_ms)
         store.commit(Change(writes={key: msgspec.json.encode(entry)}))
+
+
+def check_source_name(store: Store, name: str, *, of_pipeline: bool) -> SourceEntry | None:
+    """Raise `InvalidName` if something else has the name of a source. Return the source, if it is
+    in the catalog."""
+    before = find_source(store, name)
+    if before is None:
+        check_unused(store, "source", name, *(("pipeline",) if of_pipeline else ()))
+    elif before.of_pipeline != of_pipeline:
+        kind = "pipeline" if before.of_pipeline else "source"
+        valid = f"a name that nothing else in the hub has: there is a {kind} {name!r}"
+        raise InvalidName("source", name, valid)
+    return before
 
 
 def find_source(store: Store, name: str) -> SourceEntry | None:

@@ -64,6 +64,11 @@ class OpenSplits:
         """When splits are read again that had errors."""
 
     @property
+    def failing(self) -> bool:
+        """True if the last read of some split was an error."""
+        return bool(self._errors)
+
+    @property
     def done(self) -> bool:
         """True if everything was read, within the `Until`."""
         ended = self._until is Until.NOW or not self._ended

@@ -109,6 +109,9 @@ class Batch:
     order of rows when the commit log has several partitions. `children` are new splits, `pushes`
     messages for other topics. With `finished`, the split has no more records, and has reported all
     its children: only then may those start that follow it. All of it is stored in one transaction.
+
+    `lag` is about how many rows of the split are there already and come after this batch, for
+    people; None if the reader cannot tell.
     """
 
     records: pa.RecordBatch | None
@@ -118,6 +121,7 @@ class Batch:
     children: tuple[Split, ...] = ()
     finished: bool = False
     pushes: tuple[Push, ...] = ()
+    lag: int | None = None
 
 
 class ReaderSession(Protocol):

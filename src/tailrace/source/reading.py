@@ -192,6 +192,11 @@ class SplitReading:
             self._sweep_due = True
 
     @property
+    def failing(self) -> bool:
+        """True if the last read of some split was an error; it is read again later."""
+        return self._open.failing
+
+    @property
     def done(self) -> bool:
         """True if everything of the owned units was read and stored, within the `Until`."""
         return self._open.done and self._pending is None

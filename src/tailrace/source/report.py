@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from enum import StrEnum
-
-from tailrace.source.split_state import StoredSplits
 
 
 class SourceOutcome(StrEnum):
@@ -17,18 +14,41 @@ class SourceOutcome(StrEnum):
     STOPPED = "stopped"
 
 
+class NamespaceState(StrEnum):
+    """What is left of a namespace."""
+
+    COPYING = "copying"
+    """Its copy is not done."""
+    WAITING = "waiting"
+    """Everything that is left has to wait until other splits are finished."""
+    FOLLOWING = "following"
+    FINISHED = "finished"
+    """All its splits are finished: nothing more can come."""
+
+
 @dataclass(frozen=True, slots=True)
 class NamespaceProgress:
-    """The rows of a namespace that were read, by all tasks.
+    """A namespace of a source, as all tasks have read it.
 
-    `rows_expected` is about how many rows its copy has; None if that is not known. `copying` is
-    True until its copy is done.
+    While it is copied, `rows` counts the rows that were read and `rows_expected` is about how many
+    the copy has. Afterwards both are the rows of the copy. For a namespace without a copy of a
+    known size, `rows_expected` is None and `rows` counts those of the splits that still exist.
+
+    `rows_per_second` is known from the second look on. `lag` is about how many rows are there and
+    were not read, as of the last batches; None if no reader can tell.
     """
 
     namespace: str
+    state: NamespaceState
     rows: int
     rows_expected: int | None
-    copying: bool
+    rows_per_second: float | None = None
+    lag: int | None = None
+
+    @property
+    def copying(self) -> bool:
+        """True while the namespace is copied."""
+        return self.state is NamespaceState.COPYING
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +56,9 @@ class SourceProgress:
     """A run of a source as it is now: what this task has read, and what all of them have.
 
     `units` counts the units that this task owns, `tasks` the tasks of the source. `caught_up` is
-    True if this task found nothing to read when it looked last.
+    True if this task found nothing to read when it looked last. `waiting` is why the reader has
+    nothing to read, such as no file that matches; `retrying` is the error after which the task
+    tries again. `stopping` is True once the run was asked to stop.
     """
 
     source: str
@@ -50,11 +72,17 @@ class SourceProgress:
     rows_per_second: float
     caught_up: bool
     namespaces: tuple[NamespaceProgress, ...] = ()
+    waiting: str | None = None
+    retrying: str | None = None
+    stopping: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
-    """A run that has ended: the rows and dead letters that this task has stored."""
+    """A run that has ended: the rows and dead letters that this task has stored.
+
+    `retrying` is the error after which the task was about to try again when it was stopped.
+    """
 
     source: str
     task: str
@@ -62,25 +90,4 @@ class SourceReport:
     rows: int
     bad: int
     seconds: float
-
-
-def namespace_progress(stored: StoredSplits) -> tuple[NamespaceProgress, ...]:
-    """Return the progress of each namespace that splits name, by name."""
-    rows: defaultdict[str, int] = defaultdict(int)
-    expected: dict[str, int | None] = {}
-    copying: defaultdict[str, bool] = defaultdict(bool)
-    splits = {each: next(iter(reports.values())) for each, reports in stored.reports.items()}
-    splits |= {each: state.split for each, state in stored.states.items()}
-    for split_id, split in splits.items():
-        name = split.namespace
-        if not name:
-            continue
-        state = stored.states.get(split_id)
-        rows[name] += 0 if state is None else state.rows
-        if split.rows_expected is not None:
-            expected[name] = (expected.get(name) or 0) + split.rows_expected
-            copying[name] |= state is None or not state.finished
-    return tuple(
-        NamespaceProgress(name, rows[name], expected.get(name), copying[name])
-        for name in sorted(rows)
-    )
+    retrying: str | None = None

@@ -2,55 +2,31 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import threading
-from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Final, TextIO, TypeAlias
+from typing import Any, Final, TextIO
 
-from tailrace.clock import Clock, SystemClock
-from tailrace.errors import Busy, Error, InvalidValue
+from tailrace.clock import SystemClock
+from tailrace.errors import Busy, InvalidValue
 from tailrace.hub.hub import Hub
 from tailrace.hub.topic import Topic
 from tailrace.reserved_names import COMMIT_LOG_SUFFIX, DEAD_LETTERS_SUFFIX
-from tailrace.source.catalog import SourceEntry, absolute, register_source
+from tailrace.source.catalog import SourceEntry, absolute, check_source_name, register_source
 from tailrace.source.preflight import check_reading
 from tailrace.source.reader import Preview, Reader, Until, check_reader
-from tailrace.source.report import (
-    SourceOutcome,
-    SourceProgress,
-    SourceReport,
-    namespace_progress,
-)
-from tailrace.source.split_graph import SplitGraph
-from tailrace.source.split_state import read_splits
+from tailrace.source.report import SourceReport
+from tailrace.source.task.attended_task import AttendedTask, OnSourceProgress
 from tailrace.source.task.shared_run import SharedRun
+from tailrace.source.task.task_record import TaskRecorder
 from tailrace.topic.composite import check_short_name
 from tailrace.topic.internal_topics import open_internal_topic
 from tailrace.topic.lineage import PARTITIONS_MAX
 
-_log: Final = logging.getLogger("tailrace.source")
-
-IDLE_S: Final = 0.1
-"""How long a task waits that has found nothing to do."""
-
-RETRY_MAX_S: Final = 10.0
-"""The longest time between two attempts while the hub does not answer, and the shortest between two
-warnings of it or of the reader."""
-
-UNMET_SHOWN_MAX: Final = 10
-"""At most so many splits that wait for unknown ones are told of."""
-
-PROGRESS_S: Final = 0.5
-"""Seconds between two calls with the progress."""
-
 _STARTING: Final = threading.Lock()
 """Held while a `Source` object checks that it has no other run. Not in the object, so that it can
 be copied."""
-
-OnSourceProgress: TypeAlias = Callable[[SourceProgress], None]
 
 
 class Source:
@@ -71,7 +47,7 @@ class Source:
         """The file that defines the source; empty if none does."""
         self.of_pipeline = False
         """True for the source of a pipeline, which has its name."""
-        self._running: _Attended | None = None
+        self._running: AttendedTask | None = None
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Source:
@@ -101,12 +77,17 @@ class Source:
         """
         return self.reader.check()
 
-    def preflight(self, hub: Hub | None, *, allow_empty: bool) -> None:
+    def preflight(self, hub: Hub | None, *, allow_empty: bool) -> str | None:
         """Check everything that a run needs, and write nothing; `hub` is None if there is none yet.
 
-        Raises what `run` raises before it reads.
+        Returns why there is nothing to read, None if there is something. Raises what `run` raises
+        before it reads.
         """
-        check_reading(self.name, self.reader, hub, origin=self.origin, allow_empty=allow_empty)
+        if hub is not None:
+            check_source_name(hub.backend.store, self.name, of_pipeline=self.of_pipeline)
+        return check_reading(
+            self.name, self.reader, hub, origin=self.origin, allow_empty=allow_empty
+        )
 
     def run(
         self,
@@ -133,14 +114,14 @@ class Source:
         """
         until = Until.NOW if once else Until.STOPPED
         if callable(progress):
-            return self._attend(hub, until, allow_empty, progress)
+            return self.attend(hub, until, allow_empty, progress)
         if progress or (progress is None and _has_terminal()):
             # Imported here: most programs have no terminal.
             from tailrace.source.display import SourceDisplay
 
             with SourceDisplay() as display:
-                return self._attend(hub, until, allow_empty, display)
-        return self._attend(hub, until, allow_empty, None)
+                return self.attend(hub, until, allow_empty, display)
+        return self.attend(hub, until, allow_empty, None)
 
     def stop(self) -> bool:
         """Stop the run in progress soon; False if there is none.
@@ -150,7 +131,7 @@ class Source:
         running = self._running
         if running is None:
             return False
-        running.stopping = True
+        running.stop()
         return True
 
     def open_topics(self, hub: Hub, now_ms: int) -> tuple[Topic[Any], Topic[Any]]:
@@ -172,13 +153,13 @@ class Source:
         log, letters = opened
         return log, letters
 
-    def _attend(
+    def attend(
         self, hub: Hub, until: Until, allow_empty: bool, on_progress: OnSourceProgress | None
     ) -> SourceReport:
-        self.preflight(hub, allow_empty=allow_empty or until is Until.STOPPED)
+        """Run one task; see `run`."""
         clock = SystemClock()
-        log, letters = self.open_topics(hub, clock.now_ms())
-        attended = _Attended(hub, self.name, on_progress, clock)
+        recorder = TaskRecorder(hub.backend, self.name, clock, follows=until is Until.STOPPED)
+        attended = AttendedTask(hub, self.name, self.reader, recorder, on_progress, clock)
         with _STARTING:
             if self._running is not None:
                 raise Busy(
@@ -187,95 +168,13 @@ class Source:
                 )
             self._running = attended
         try:
-            with SharedRun(hub, self.name, self.reader, log, letters, until, clock) as run:
-                return attended.attend(run)
+            with recorder.recording_failure():
+                empty = self.preflight(hub, allow_empty=allow_empty or until is Until.STOPPED)
+                log, letters = self.open_topics(hub, clock.now_ms())
+                run = SharedRun(hub, self.name, self.reader, log, letters, until, clock)
+                return attended.attend(run, empty)
         finally:
             self._running = None
-
-
-class _Attended:
-    """One run of a task, in the thread that called `Source.run`."""
-
-    def __init__(
-        self, hub: Hub, source: str, on_progress: OnSourceProgress | None, clock: Clock
-    ) -> None:
-        self.stopping = False
-        self._hub = hub
-        self._source = source
-        self._on_progress = on_progress
-        self._clock = clock
-        self._began = clock.monotonic()
-        self._due = 0.0
-        self._failed = 0
-        self._warn_at = 0.0
-
-    def attend(self, run: SharedRun) -> SourceReport:
-        """Run to the end."""
-        while not self.stopping and not run.done:
-            busy = self._step(run)
-            self._show(run, caught_up=not busy)
-            if not busy:
-                run.wait(IDLE_S if not self._failed else min(IDLE_S * 2**self._failed, RETRY_MAX_S))
-        outcome = SourceOutcome.DONE if run.done else SourceOutcome.STOPPED
-        self._due = 0.0
-        self._show(run, caught_up=run.done)
-        if run.done:
-            self._warn_of_unmet()
-        return SourceReport(self._source, run.task, outcome, run.rows, run.bad, self._seconds)
-
-    def _step(self, run: SharedRun) -> bool:
-        try:
-            busy = run.step()
-        except (Error, OSError) as error:
-            if isinstance(error, Error) and not error.retryable:
-                raise
-            self._failed += 1
-            if self._seconds >= self._warn_at:
-                _log.warning("source %s retries: %s: %s", self._source, type(error).__name__, error)
-                self._warn_at = self._seconds + RETRY_MAX_S
-            return False
-        self._failed = 0
-        return busy
-
-    def _warn_of_unmet(self) -> None:
-        """Tell of splits that were not read because they follow one that nobody has reported."""
-        unmet = SplitGraph.of(read_splits(self._hub.backend, self._source)).unmet()
-        for split_id, unknown in sorted(unmet.items())[:UNMET_SHOWN_MAX]:
-            _log.warning(
-                "source %s: split %r was not read: it follows %r, which no split has reported, or "
-                "which was finished and removed before",
-                self._source,
-                split_id,
-                unknown[0],
-            )
-
-    def _show(self, run: SharedRun, *, caught_up: bool) -> None:
-        if self._on_progress is None or self._seconds < self._due:
-            return
-        self._due = self._seconds + PROGRESS_S
-        try:
-            namespaces = namespace_progress(read_splits(self._hub.backend, self._source))
-        except Error:
-            namespaces = ()
-        self._on_progress(
-            SourceProgress(
-                source=self._source,
-                task=run.task,
-                leads=run.leads,
-                tasks=run.tasks,
-                units=run.units,
-                rows=run.rows,
-                bad=run.bad,
-                seconds=self._seconds,
-                rows_per_second=run.rows / max(self._seconds, 1e-9),
-                caught_up=caught_up,
-                namespaces=namespaces,
-            )
-        )
-
-    @property
-    def _seconds(self) -> float:
-        return self._clock.monotonic() - self._began
 
 
 def _has_terminal() -> bool:

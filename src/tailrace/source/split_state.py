@@ -47,7 +47,7 @@ class SplitState(msgspec.Struct, frozen=True):
 
     `last` is the position of the last record that it appended, or one shortly before: other appends
     at the same time may come between. `last_checksum` identifies the record among them. `rows`
-    counts the rows appended so far.
+    counts the rows appended so far. `lag` is that of the last batch.
     """
 
     split: Split
@@ -56,6 +56,7 @@ class SplitState(msgspec.Struct, frozen=True):
     last_checksum: int = 0
     rows: int = 0
     finished: bool = False
+    lag: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

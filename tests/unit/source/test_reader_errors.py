@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -11,50 +10,11 @@ import pytest
 
 from tailrace import Hub, Source, SourceOutcome
 from tailrace.hub.topic import Topic
-from tailrace.log.record import Record
-from tailrace.source.reader import Batch, Preview, Split, Until
+from tailrace.source.reader import Until
 from tailrace.source.run import SourceRun
 from tailrace.testing import ManualClock, MemoryBackend
-from tests.unit.source.scripted_reader import ScriptedReader, ScriptedReading, rows, values
-
-
-class Failing(ScriptedReading):
-    """Split `a` raises what `error` returns, as long as it returns something."""
-
-    error: Callable[[], Exception | None] = staticmethod(lambda: None)
-    reads = 0
-
-    def read(
-        self, split: Split, position: Any, last: Record | None, followed: Mapping[str, Any]
-    ) -> Iterator[Batch | None]:
-        for batch in self._script[split.id][position or 0 :]:
-            if split.id == "a":
-                self.reads += 1
-                if error := self.error():
-                    raise error
-            yield batch
-
-
-class PreviewedReader(ScriptedReader, frozen=True):
-    def check(self) -> Preview:
-        return Preview("a script", [("ns", {})])
-
-
-def script(count: int) -> dict[str, list[Batch | None]]:
-    return {
-        name: [
-            Batch(rows(f"{name}{n}"), n + 1, finished=n == count - 1, children=())
-            for n in range(count)
-        ]
-        for name in "ab"
-    }
-
-
-def failing(*, times: int, error: Exception, count: int = 5) -> Failing:
-    reading = Failing(script(count), (Split("a"), Split("b")))
-    errors = iter([error] * times)
-    reading.error = lambda: next(errors, None)
-    return reading
+from tests.unit.source.failing_reader import PreviewedReader, failing
+from tests.unit.source.scripted_reader import ScriptedReader, values
 
 
 def test_a_split_with_errors_is_read_again_at_growing_intervals_and_the_others_meanwhile(

@@ -19,6 +19,7 @@ from tailrace.message import Mode
 from tailrace.readers.file.file_position import FilePosition
 from tailrace.readers.file.files import (
     FileInfo,
+    GzipFile,
     Listing,
     OpenFile,
     UnreadableFile,
@@ -234,9 +235,10 @@ class FileFollower:
             if self._is_rewritten(file):  # The chunk may mix old and new bytes.
                 break
             has_rows = True
+            lag = _lag(file, self._position, chunk)
             self._position = chunk.position
             self._state.held_files.register(self, file)
-            yield self._batch([chunk], self._position)
+            yield dataclasses.replace(self._batch([chunk], self._position), lag=lag)
             if self._file is not file:  # Released, because other files needed the descriptor.
                 break
         return has_rows
@@ -376,3 +378,12 @@ class FileFollower:
             bound=self._split.bound,
             namespace=data.namespace,
         )
+
+
+def _lag(file: OpenFile, before: FilePosition, chunk: FileChunk) -> int | None:
+    """Return about how many rows of a file come after a chunk, if they are as long as its own."""
+    read = chunk.position.offset - before.offset
+    if isinstance(file, GzipFile) or read <= 0 or not len(chunk.values):
+        return None  # Its size is not that of its lines.
+    left = max(0, file.info("").size - chunk.position.offset)
+    return left * len(chunk.values) // read

@@ -89,7 +89,7 @@ class TopicReaderSession(Closeable):
                 return None, at
             at = chunk.next_offset
             if chunk.records.num_rows:  # else a gap
-                batch = self._batch(partition, messages_for_all(chunk.records), at)
+                batch = self._batch(partition, messages_for_all(chunk.records), at, end)
         is_read = sealed and at >= end
         if batch is None and not is_read:
             return None, at
@@ -116,13 +116,24 @@ class TopicReaderSession(Closeable):
                 raise self._outside(partition, at, end, end) from None
             return Bounds(end, end, sealed=True)
 
-    def _batch(self, partition: Partition, records: pa.RecordBatch, position: int) -> Batch:
+    def _batch(
+        self, partition: Partition, records: pa.RecordBatch, position: int, end: int
+    ) -> Batch:
+        lag = self._lag(partition, position, end)
         if not records.num_rows:
-            return Batch(None, position)
+            return Batch(None, position, lag=lag)
         if self._into is not None:
-            return Batch(None, position, pushes=(Push(self._into, pushed_messages(records)),))
+            pushes = (Push(self._into, pushed_messages(records)),)
+            return Batch(None, position, pushes=pushes, lag=lag)
         rows, identities, bad = partition_rows(records, partition, self._namespace)
-        return Batch(rows, position, bad, identities)
+        return Batch(rows, position, bad, identities, lag=lag)
+
+    def _lag(self, partition: Partition, position: int, end: int) -> int | None:
+        """Count the records between two offsets; None if the storage topic was deleted."""
+        try:
+            return self._log.amount(partition, position, end).records
+        except UnknownTopic:
+            return None
 
     def _held(self) -> dict[tuple[int, int], Bounds]:
         definition = self._view.refresh().definition

@@ -126,6 +126,11 @@ class SharedRun(Closeable):
         return self._reading.bad
 
     @property
+    def failing(self) -> bool:
+        """True if the last read of some split was an error; it is read again later."""
+        return self._reading.failing
+
+    @property
     def done(self) -> bool:
         """True if all tasks have read everything within their `Until`."""
         return self._task.driver.done

@@ -12,6 +12,7 @@ import pytest
 
 from tailrace.message import Mode
 from tailrace.source.reader import Until
+from tailrace.source.split_state import read_splits
 from tests.unit.readers.file.followed_files import FollowedFiles, append, lines
 
 
@@ -170,3 +171,21 @@ def test_more_files_than_file_descriptors_are_followed(
             append(path, lines(number + 100))
         assert sorted(source.rows()) == [*range(40), *range(100, 140)]
         assert len(os.listdir("/proc/self/fd")) <= before + 16
+
+
+def test_a_batch_has_about_the_number_of_lines_that_come_after_it(log: Path) -> None:
+    with FollowedFiles(str(log)) as source:
+        source.drain()
+        append(log, f'{{"n":1,"fill":"{"x" * 200}"}}\n' * 80_000)
+        lags: list[tuple[int, int | None]] = []
+        while not lags or lags[-1][0]:
+            source.step()
+            states = read_splits(source.hub.backend, "s").states
+            lags += [
+                (80_000 - state.rows, state.lag)
+                for split, state in states.items()
+                if split not in ("copy:app", "watch")
+            ]
+    assert len(lags) > 1
+    assert all(lag == pytest.approx(left, rel=0.01) for left, lag in lags)
+    assert lags[-1] == (0, 0)

@@ -310,3 +310,17 @@ def test_a_successor_that_was_deleted_before_it_was_read_is_an_error(
     orders.trim(2, force=True)
     with pytest.raises(Error, match="storage 1 of topic 'orders' was deleted before it was read"):
         batches_of(session, first)
+
+
+def test_a_batch_has_the_number_of_messages_that_come_after_it(
+    shop: Hub, orders: Topic[Any]
+) -> None:
+    for _ in range(4):
+        orders.push({"text": "x" * 700_000}, key="c7")
+    session = opened(shop)
+    where = next(each for each in session.splits() if shop.backend.log.bounds(_of(each)).end)
+    assert [batch.lag for batch in batches_of(session, where)] in ([3, 2, 1, 0], [2, 0])
+
+
+def _of(split: Split) -> Partition:
+    return Partition.parse(split.id)
