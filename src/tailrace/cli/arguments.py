@@ -51,6 +51,12 @@ def _writers(hub: Hub) -> list[str]:
     return writer_names(hub)
 
 
+def _sources(hub: Hub) -> list[str]:
+    from tailrace.source.catalog import source_names
+
+    return source_names(hub.backend.store)
+
+
 def _subscriptions(hub: Hub) -> list[str]:
     return hub.subscriptions()
 
@@ -72,6 +78,7 @@ complete_explained: Final = _completing(
         *_subscriptions(hub),
         *_pipelines(hub),
         *_writers(hub),
+        *_sources(hub),
     ]
 )
 
@@ -82,17 +89,26 @@ subscription_argument: Final[Decorator] = click.argument(
 )
 queue_argument: Final[Decorator] = click.argument("queue", shell_complete=_completing(_queues))
 
+complete_source: Final = _completing(_sources)
+source_argument: Final[Decorator] = click.argument("source", shell_complete=complete_source)
+
 writer_argument: Final[Decorator] = click.argument("writer", shell_complete=complete_writer)
 """`WRITER`, such as lake/crm."""
 
 consumer_argument: Final[Decorator] = click.argument(
     "consumer",
     shell_complete=_completing(
-        lambda hub: [*_subscriptions(hub), *_pipelines(hub), *_writers(hub), *hub.groups()]
+        lambda hub: [
+            *_subscriptions(hub),
+            *_pipelines(hub),
+            *_writers(hub),
+            *_sources(hub),
+            *hub.groups(),
+        ]
     ),
 )
-"""`CONSUMER`: a subscription, a writer, a group, or a pipeline for all its writers and its
-reader."""
+"""`CONSUMER`: a subscription, a writer, a group, a source, or a pipeline for all its writers and
+its reader."""
 
 any_count_option: Final[Decorator] = click.option(
     "--any-count",

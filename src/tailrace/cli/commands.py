@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "explain": "tailrace.cli.explain",
     "group": "tailrace.cli.group.group",
     "subscription": "tailrace.cli.subscription.subscription",
+    "source": "tailrace.cli.source.source",
     "pipeline": "tailrace.cli.pipeline.pipeline",
     "dlq": "tailrace.cli.dead_letters.dlq",
     "audit": "tailrace.cli.audit",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     tailrace explain orders/1.7@42
     tailrace explain lake
     tailrace explain lake/crm -o json
+    tailrace explain shop
     """,
 )
 @click.argument(
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 def explain_command(
     context: CommandContext, subject: str, key: str | None, is_group: bool, is_subscription: bool
 ) -> None:
-    """Explain the state of a topic, queue, consumer or message.
+    """Explain the state of a topic, consumer, source or message.
 
     A consumer is a group, a subscription, a pipeline or a writer, such as lake/crm. The output has
     the state, size and lag, the owners, what is blocked and since when, and suggests commands that

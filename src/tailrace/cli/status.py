@@ -33,8 +33,9 @@ def status_command(context: CommandContext, watch: bool) -> None:
 
     The exit status is 4 if there are problems: failures, damaged files, dead letters, a group,
     subscription or queue that lags without a consumer or worker, a paused one, a queue whose counts
-    do not add up, a pipeline that did not start, or that lags and does not run. The checks are
-    quick; to check every message, run tailrace segment verify.
+    do not add up, a pipeline that did not start, or that lags and does not run, a source that no
+    task reads although something is left, or whose readers find nothing. The checks are quick; to
+    check every message, run tailrace segment verify.
     """
     found: list[HubStatus] = []
 
@@ -66,6 +67,7 @@ def _status_text(found: HubStatus) -> str:
         counts = {
             "queue": found.queues,
             "subscription": found.subscriptions,
+            "source": found.sources,
             "pipeline": found.pipelines,
             "group": found.groups,
         }

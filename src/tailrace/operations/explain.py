@@ -14,6 +14,7 @@ from tailrace.operations.group.explain_group import explain_group
 from tailrace.operations.pipeline.explain_pipeline import explain_pipeline
 from tailrace.operations.pipeline.explain_writer import explain_writer
 from tailrace.operations.pipeline.lookup import writer_names
+from tailrace.operations.source.explain_source import explain_source
 from tailrace.operations.subscription.explain_subscription import (
     explain_shard,
     explain_subscription,
@@ -22,6 +23,7 @@ from tailrace.operations.topic.explain_message import explain_message
 from tailrace.operations.topic.explain_partition import explain_partition
 from tailrace.operations.topic.explain_topic import explain_topic
 from tailrace.pipeline.catalog import pipelines
+from tailrace.source.catalog import source_names
 from tailrace.subscription.store.names import ShardName
 from tailrace.suggestion import did_you_mean
 
@@ -29,6 +31,7 @@ _OTHERS: Final = {
     "group": "tailrace explain {} --group",
     "subscription": "tailrace explain {} --subscription",
     "pipeline": "tailrace pipeline status {}",
+    "source": "tailrace source status {}",
 }
 """The commands that explain what is not a topic, by its kind."""
 
@@ -36,7 +39,8 @@ _OTHERS: Final = {
 def explain(hub: Hub, subject: str) -> Explanation:
     """Explain a topic, ``orders``, a queue, ``jobs``, a group, ``billing``, a subscription,
     ``mailer``, a partition, ``orders/1.7``, a message by its position, ``orders/1.7@42``, a
-    pipeline, ``lake``, a writer, ``lake/crm``, or a shard of a subscription, ``mailer/0.3``.
+    pipeline, ``lake``, a writer, ``lake/crm``, a source, ``shop``, or a shard of a subscription,
+    ``mailer/0.3``.
 
     A name that several have means the queue, else the topic, else the group, and the explanation
     has commands for the others. Raise `InvalidValue` for anything else.
@@ -55,6 +59,7 @@ def explain(hub: Hub, subject: str) -> Explanation:
         "group": (group_names(hub.backend), explain_group),
         "subscription": (hub.subscriptions(), explain_subscription),
         "pipeline": ([each.name for each in pipelines(hub.backend.store)], explain_pipeline),
+        "source": (source_names(hub.backend.store), explain_source),
     }
     kinds = [kind for kind, (names, _) in explained.items() if subject in names]
     if kinds:
@@ -64,10 +69,10 @@ def explain(hub: Hub, subject: str) -> Explanation:
         ]
         return _with(explained[kinds[0]][1](hub, subject), others)
     known = [name for names, _ in explained.values() for name in names]
-    valid = "a topic, group, subscription, pipeline, writer, partition or message"
+    valid = "a topic, group, subscription, pipeline, writer, source, partition or message"
     examples = "for example orders, billing, mailer, lake, lake/crm, orders/1.7, orders/1.7@42"
     remedy = did_you_mean(subject, [*known, *writer_names(hub)])
-    problem = f"no topic, group, subscription or pipeline {subject!r} in {hub.backend.name}"
+    problem = f"no topic, group, subscription, pipeline or source {subject!r} in {hub.backend.name}"
     raise InvalidValue("subject", subject, f"{valid}, {examples}", remedy, problem)
 
 

@@ -27,6 +27,8 @@ from tailrace.operations.hub_info import HubSummary, hub_info
 from tailrace.operations.pipeline.describe import PipelineView, WriterView, view_pipelines
 from tailrace.operations.problem import Problem
 from tailrace.operations.queue.checks import check_accounts, check_replays
+from tailrace.operations.source.checks import check_source
+from tailrace.operations.source.describe import view_sources
 from tailrace.operations.storage.segments import partitions_in
 from tailrace.operations.storage.storage_use import missing_bytes, segments_in
 from tailrace.operations.subscription.checks import check_subscription
@@ -59,8 +61,9 @@ _FAILED: Final = {
 class HubStatus:
     """The health of a hub. `well` is True if there are no problems.
 
-    `hub` is None if the hub could not be opened. `pipelines`, `groups`, `subscriptions` and
-    `queues` are counts. `notes` are not problems, but worth knowing.
+    `hub` is None if the hub could not be opened. `pipelines`, `groups`, `subscriptions`, `queues`
+    and `sources`, without those of pipelines, are counts. `notes` are not problems, but worth
+    knowing.
     """
 
     well: bool
@@ -71,6 +74,7 @@ class HubStatus:
     notes: tuple[Problem, ...] = ()
     subscriptions: int = 0
     queues: int = 0
+    sources: int = 0
 
 
 def status(hub: Hub, clock: Clock | None = None) -> HubStatus:
@@ -101,6 +105,11 @@ def status(hub: Hub, clock: Clock | None = None) -> HubStatus:
         notes += found.notes
         if each.queue and not each.topic_deleted:
             problems += [*check_accounts(hub, each.name), *check_replays(hub, each.name)]
+    sources = view_sources(hub)
+    for source in sources:
+        checked = check_source(hub, source, now)
+        problems += checked.problems
+        notes += checked.notes
     return HubStatus(
         not problems,
         tuple(problems),
@@ -110,6 +119,7 @@ def status(hub: Hub, clock: Clock | None = None) -> HubStatus:
         tuple(notes),
         sum(not each.queue for each in subscriptions),
         sum(each.queue for each in subscriptions),
+        sum(not each.pipeline for each in sources),
     )
 
 

@@ -17,6 +17,7 @@ from tailrace.cli.context import CommandContext, ExitStatus
 from tailrace.cli.root import root
 from tailrace.hub.hub import Hub
 from tailrace.operations.dead_letters.listing import list_letters
+from tailrace.source.source import Source
 from tailrace.testing import MemoryBackend
 from tests.support.pipelines.lake import LOG, Lake
 
@@ -32,6 +33,15 @@ path = "in/*.jsonl"
 [writer.crm]
 type = "sql"
 url = "sqlite:///crm.db"
+"""
+
+SHOP: Final = """
+[source]
+name = "shop"
+
+[reader]
+type = "file"
+path = "in/*.jsonl"
 """
 
 WORKS: Final[dict[str, str]] = {
@@ -71,6 +81,11 @@ WORKS: Final[dict[str, str]] = {
     "subscription update": "mailer --attempts 3",
     "subscription pause": "mailer --reason test",
     "subscription resume": "mailer",
+    "source test": "shop.toml",
+    "source run": "shop.toml --once",
+    "source status": "shop",
+    "source history": "shop",
+    "source forget": "shop --yes",
     "pipeline init": "file sql lake.toml",
     "pipeline test": "copy.toml",
     "pipeline run": "copy.toml --once",
@@ -136,7 +151,7 @@ class Commands:
 
 @pytest.fixture
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
-    """Over a topic, a group, a subscription and a queue, beside the file of a pipeline."""
+    """Over a topic, a group, a subscription, a queue and a source, beside files of pipelines."""
     monkeypatch.chdir(tmp_path)
     made = Commands()
     orders = made.hub().create_topic("orders", partitions=1)
@@ -148,6 +163,8 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "orders.jsonl").write_text('{"id":1}\n{"id":2}\n')
     (tmp_path / "copy.toml").write_text(COPY.format(engine="direct"))
+    (tmp_path / "shop.toml").write_text(SHOP)
+    Source.from_file("shop.toml").run(made.hub(), once=True)
     return made
 
 

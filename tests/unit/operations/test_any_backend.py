@@ -54,6 +54,7 @@ from tailrace.topic.offset_spec import parse_offset_spec
 from tailrace.topic.router import RouterKind
 from tests.support.pipelines.lake import LOG, Lake
 from tests.unit.operations.queue.operation_cases import QUEUES
+from tests.unit.operations.source.operation_cases import SOURCES
 from tests.unit.operations.subscription.operation_cases import SUBSCRIPTIONS
 
 ORDERS: Final = Partition("orders", 0, 0)
@@ -218,6 +219,7 @@ WORKS: Final[dict[Callable[..., Any], Call]] = {
     topics.summarize: lambda o: topics.summarize(o.hub, find_topic(o.hub, "orders")),
     topics.topic_amount: lambda o: topics.topic_amount(o.hub, find_topic(o.hub, "orders")),
     **QUEUES,
+    **SOURCES,
     **SUBSCRIPTIONS,
 }  # fmt: skip
 

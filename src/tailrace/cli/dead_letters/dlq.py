@@ -57,9 +57,9 @@ def list_(context: CommandContext, consumer: str, by: str | None, count: int) ->
     """List pending dead letters, oldest first.
 
     CONSUMER is a subscription such as mailer, a writer such as lake/crm, a group such as billing,
-    or a pipeline such as lake: all its writers, and the records that its reader could not read. If
-    a group and another consumer have the same name, write group:NAME, pipeline:NAME or
-    subscription:NAME.
+    a pipeline such as lake: all its writers, and the records that its reader could not read, or a
+    source such as shop: the records that its tasks could not read. If a group and another consumer
+    have the same name, write group:NAME, pipeline:NAME, source:NAME or subscription:NAME.
     """
     from tailrace.operations.dead_letters.listing import group_letters, list_letters
 

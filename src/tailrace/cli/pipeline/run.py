@@ -11,6 +11,7 @@ import click
 from tailrace.cli.command import verb
 from tailrace.cli.context import CommandContext, ExitStatus
 from tailrace.cli.terminal.logs import log_json_without_terminal, log_other_libraries
+from tailrace.cli.terminal.stopping import stop_then_exit
 from tailrace.terminal.signals import Signals, interrupt
 
 if TYPE_CHECKING:
@@ -150,17 +151,14 @@ def _attend(
     from tailrace.pipeline.display import RunDisplay
     from tailrace.pipeline.report_text import progress_text
 
-    def received() -> None:
+    def stop() -> None:
         if not pipeline.stop():
             run.stop()  # It has not begun.
-        if signals.count > 1:
-            # Not by the streams: the signal may have interrupted a write to them.
-            os.write(2, b"stopped at once; the unfinished batch will be delivered again\n")
-            os._exit(ExitStatus.STOPPED)
 
     seconds = run.definition.settings.stop_timeout.total_seconds()
     on_stop = f"stopping within {seconds:g} s; a second signal stops it at once"
-    signals.received = received
+    at_once = "stopped at once; the unfinished batch will be delivered again"
+    signals.received = stop_then_exit(signals, stop, at_once)
     display = RunDisplay(
         line=lambda progress: context.as_line(progress).decode(),
         text=lambda progress: context.text(progress_text(progress)),

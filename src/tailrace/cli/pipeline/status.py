@@ -86,6 +86,8 @@ def _pipeline_text(view: PipelineView) -> str:
         lines.append(f"  fix the cause, then run it again: {view.run_command}")
     if view.reader_waits is not None:
         lines.append(f"  reader waits: {view.reader_waits}")
+    if view.source is not None:
+        lines.append(f"  source {view.source} {view.source_state}: tailrace explain {view.source}")
     if view.unreadable:
         letters = format_amount(view.unreadable, "pending dead letter")
         lines.append(f"  reader: {letters}: tailrace dlq {view.name} list --by error")

@@ -1,7 +1,8 @@
 """Log records of the library, and of the libraries that it uses, on stderr.
 
-They are text, as the other messages of a command. Only ``run`` and ``pipeline run``, which may be
-services, log lines of JSON where stderr is not a terminal.
+They are text, as the other messages of a command. Only the commands ``run``, also those of
+pipelines, sources and subscriptions, log lines of JSON where stderr is not a terminal: they may be
+services.
 """
 
 from __future__ import annotations

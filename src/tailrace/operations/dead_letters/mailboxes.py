@@ -1,4 +1,5 @@
-"""The dead letters of a consumer by its name: of a writer, a pipeline, a group or a subscription.
+"""The dead letters of a consumer by its name: of a writer, a pipeline, a source, a group or a
+subscription.
 
 A mailbox of a writer, pipeline or group knows how its letters are redelivered. A redelivered record
 is appended to the topic that it came from, for its consumer alone; other consumers skip it. The
@@ -32,6 +33,7 @@ from tailrace.operations.pipeline.lookup import (
 )
 from tailrace.operations.topic.lookup import find_topic
 from tailrace.pipeline.catalog import RegisteredPipeline, find, pipelines
+from tailrace.source.catalog import find_source, source_names
 from tailrace.subscription.store.definition import find_definition
 from tailrace.subscription.store.lifecycle import read_subscription
 from tailrace.subscription.store.names import replay_of
@@ -42,6 +44,7 @@ from tailrace.topic.view import View
 
 GROUP: Final = "group:"
 PIPELINE: Final = "pipeline:"
+SOURCE: Final = "source:"
 SUBSCRIPTION: Final = "subscription:"
 """Before a name that a group and another consumer share: which of the two is meant."""
 
@@ -88,11 +91,9 @@ class PipelineMailbox:
         if self.can_redeliver(letter):
             return
         if letter.writer is None:
-            valid, remedy = "a letter of a writer: this one could not be read", "correct the source"
-        else:
-            valid = f"a letter of a writer that exists; {letter.writer} was removed"
-            remedy = "run the pipeline with that writer again"
-        raise _refused(self.letters.name, letter, valid, remedy)
+            raise _unreadable(self.letters.name, letter)
+        valid = f"a letter of a writer that exists; {letter.writer} was removed"
+        raise _refused(self.letters.name, letter, valid, "run the pipeline with that writer again")
 
     def targets(self, letters: Sequence[DeadLetter]) -> Mapping[str, View]:
         """Return the commit log. Raise `InvalidValue` if it was deleted."""
@@ -106,6 +107,29 @@ class PipelineMailbox:
     def append(self, letter: DeadLetter, targets: Mapping[str, View]) -> Append:
         """Return the append to the commit log."""
         return redelivery_append(targets[self.pipeline.commit_log], letter)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceMailbox:
+    """The dead letters of a source: what its reader could not read. None can be redelivered."""
+
+    letters: Mailbox
+
+    def can_redeliver(self, letter: DeadLetter) -> bool:
+        """Return False."""
+        return False
+
+    def check_redeliver(self, letter: DeadLetter) -> None:
+        """Raise `InvalidValue`."""
+        raise _unreadable(self.letters.name, letter)
+
+    def targets(self, letters: Sequence[DeadLetter]) -> Mapping[str, View]:
+        """Return no topic."""
+        return {}
+
+    def append(self, letter: DeadLetter, targets: Mapping[str, View]) -> Append:
+        """Raise `InvalidValue`."""
+        raise _unreadable(self.letters.name, letter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +178,11 @@ class SubscriptionMailbox:
 
 
 def open_mailbox(hub: Hub, consumer: str) -> ConsumerMailbox | SubscriptionMailbox:
-    """Return the letters of a writer, ``lake/crm``, a whole pipeline, ``lake``, a subscription, a
-    replay, ``tailrace.replay.jobs.nightly``, or a group.
+    """Return the letters of a writer, ``lake/crm``, a whole pipeline, ``lake``, a source, a
+    subscription, a replay, ``tailrace.replay.jobs.nightly``, or a group.
 
-    Raise `InvalidValue` if the name is unknown, or if it is that of a group and of a pipeline or
-    subscription.
+    Raise `InvalidValue` if the name is unknown, or if it is that of a group and of a pipeline,
+    source or subscription.
     """
     if "/" in consumer:
         if consumer not in writer_names(hub):
@@ -168,13 +192,20 @@ def open_mailbox(hub: Hub, consumer: str) -> ConsumerMailbox | SubscriptionMailb
     kind = consumer.removesuffix(name)
     letters = _topic_of_group(hub, name)
     pipeline = find(hub.backend.store, name) if kind in ("", PIPELINE) else None
+    source = find_source(hub.backend.store, name) if kind in ("", SOURCE) else None
     is_subscription = kind in ("", SUBSCRIPTION) and _is_subscription(hub, name)
-    if not kind and letters is not None and (pipeline is not None or is_subscription):
-        other = PIPELINE if pipeline is not None else SUBSCRIPTION
+    others = {PIPELINE: pipeline is not None, SOURCE: source is not None}
+    others[SUBSCRIPTION] = is_subscription
+    if not kind and letters is not None and any(others.values()):
+        other = next(each for each, exists in others.items() if exists)
         both = f"{name!r} is a {other.removesuffix(':')} and a group"
         raise InvalidValue("consumer", consumer, f"{other}{name} or {GROUP}{name}", problem=both)
     if pipeline is not None:
         return _pipeline_mailbox(hub, pipeline, None)
+    if source is not None:
+        topic = source.dead_letters
+        view = find_topic(hub, topic).view if topic in hub.topics() else None
+        return SourceMailbox(Mailbox(view, consumer))
     if is_subscription:
         stored = read_subscription(hub.backend, name)
         return SubscriptionMailbox(name, open_letters(hub.backend, stored))
@@ -193,7 +224,7 @@ def _is_subscription(hub: Hub, name: str) -> bool:
 
 def _plain(consumer: str) -> str:
     """Return the name of a consumer without its kind."""
-    for kind in (GROUP, PIPELINE, SUBSCRIPTION):
+    for kind in (GROUP, PIPELINE, SOURCE, SUBSCRIPTION):
         if consumer.startswith(kind):
             return consumer.removeprefix(kind)
     return consumer
@@ -220,13 +251,14 @@ def _pipeline_mailbox(
 def _unknown(hub: Hub, consumer: str) -> InvalidValue:
     writers = writer_names(hub)
     known = [*group_names(hub.backend), *(each.name for each in pipelines(hub.backend.store))]
+    known += source_names(hub.backend.store)
     known = sorted({*known, *writers, *hub.subscriptions()})
     listed = ", ".join(known[:LISTED_MAX])
     if len(known) > LISTED_MAX:
         listed += f" and {len(known) - LISTED_MAX:,} more"
     remedy = did_you_mean(_plain(consumer), known)
     if not known:
-        remedy = "no group and no pipeline has run here, and there is no subscription"
+        remedy = "no group, pipeline or source has run here, and there is no subscription"
     problem = f"no consumer {consumer!r} in {hub.backend.name}"
     return InvalidValue("consumer", consumer, listed, remedy, problem)
 
@@ -243,3 +275,8 @@ def _topic_of(letter: DeadLetter) -> str:
 def _refused(mailbox: str, letter: DeadLetter, valid: str, remedy: str) -> InvalidValue:
     discarded = f"tailrace dlq {mailbox} discard {letter.position} --reason TEXT"
     return InvalidValue("position", letter.position, valid, f"{remedy}, or discard it: {discarded}")
+
+
+def _unreadable(mailbox: str, letter: DeadLetter) -> InvalidValue:
+    valid = "a letter of a writer: this one could not be read"
+    return _refused(mailbox, letter, valid, "correct the source")

@@ -9,6 +9,7 @@ from typing import Any
 
 from tailrace.backend.contract import Amount
 from tailrace.clock import utc_time
+from tailrace.errors import UnknownSource
 from tailrace.hub.hub import Hub
 from tailrace.hub.topic import Topic
 from tailrace.operations.dead_letters.listing import count_letters
@@ -19,6 +20,8 @@ from tailrace.operations.pipeline.lookup import (
     read_ledger,
     runner,
 )
+from tailrace.operations.source.describe import view_source
+from tailrace.operations.source.health import judge_source
 from tailrace.pipeline.catalog import RegisteredPipeline, pipelines
 from tailrace.pipeline.last_run import find_last_run
 from tailrace.pipeline.reading.reader_failure import find_failure
@@ -74,6 +77,9 @@ class PipelineView:
     has not begun to read and write, because it starts Spark. `follows` is True if the last run
     reads until it is stopped. `caught_up` is True if its reader had read everything that was there
     when it stopped; None if no run is stored. `run_command` is the command that runs the pipeline.
+
+    `source` is the source that the pipeline follows, None if it reads by itself, and `source_state`
+    is the state of that, and the reason, in words.
     """
 
     name: str
@@ -94,6 +100,8 @@ class PipelineView:
     follows: bool
     caught_up: bool | None
     run_command: str
+    source: str | None = None
+    source_state: str | None = None
 
     @property
     def reader_unfinished(self) -> bool:
@@ -145,7 +153,17 @@ def view_pipeline(hub: Hub, pipeline: RegisteredPipeline) -> PipelineView:
         follows=last is not None and last.follows,
         caught_up=None if last is None else last.caught_up,
         run_command=pipeline.run_command,
+        source=pipeline.source or None,
+        source_state=_source_state(hub, pipeline.source) if pipeline.source else None,
     )
+
+
+def _source_state(hub: Hub, name: str) -> str:
+    """Return the state of a source in words."""
+    try:
+        return judge_source(hub, view_source(hub, name)).text
+    except UnknownSource:
+        return "FORGOTTEN: run a task of it"
 
 
 def view_writer(hub: Hub, found: FoundWriter) -> WriterView:

@@ -26,11 +26,15 @@ def explain_pipeline(hub: Hub, name: str) -> Explanation:
     state = _state_of(view)
     facts = [Fact("reason", state.problem)] if state.problem else []
     facts.append(Fact("reads", f"{view.reader} -> {view.commit_log}"))
+    if view.source is not None:
+        facts.append(Fact(f"source {view.source}", str(view.source_state)))
     remedies = [] if view.running else [Remedy("run", view.run_command)]
     if view.unreadable:
         command = f"tailrace dlq {name} list --by error"
         letters = format_amount(view.unreadable, "pending dead letter")
         remedies.append(Remedy("dead letters", command, f"{letters} of its reader"))
+    if view.source is not None:
+        remedies.append(Remedy("source", f"tailrace explain {view.source}", "its tasks"))
     parts = [_of_writer(writer) for writer in view.writers]
     for each in parts:
         facts += each.facts

@@ -16,19 +16,30 @@ def load_definition(source: str) -> Pipeline:
 
     Raise `ConfigError` if there is none. Nothing is opened.
     """
+    found = load_attribute(source)
+    if found is None:
+        return Pipeline.from_file(source)
+    if not isinstance(found, Pipeline):
+        raise ConfigError(f"{source} is a {type(found).__name__}, not a tailrace.Pipeline")
+    return found
+
+
+def load_attribute(source: str) -> object | None:
+    """Return the attribute that ``MODULE:ATTRIBUTE`` names; None if the text names a file.
+
+    Raise `ConfigError` if it cannot be imported.
+    """
     module, colon, attribute = source.rpartition(":")
     if not colon or Path(source).exists() or source.endswith(".toml"):
-        return Pipeline.from_file(source)
+        return None
     directory = os.getcwd()
     if directory not in sys.path:
         sys.path.insert(0, directory)
     try:
-        found = getattr(import_module(module), attribute)
+        found: object = getattr(import_module(module), attribute)
     except Exception as error:
         raise ConfigError(
             f"{source} cannot be loaded: {type(error).__name__}: {error}",
             "valid: a file such as lake.toml, or MODULE:ATTRIBUTE",
         ) from error
-    if not isinstance(found, Pipeline):
-        raise ConfigError(f"{source} is a {type(found).__name__}, not a tailrace.Pipeline")
     return found

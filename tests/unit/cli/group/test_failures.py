@@ -223,4 +223,4 @@ def test_an_unknown_consumer_of_a_hub_without_consumers_is_told_that_there_are_n
     cli.run("topic", "create", "orders")
     refused = cli.run("dlq", "billing", "list", status=2).stderr
     assert "no consumer 'billing' in" in refused
-    assert "no group and no pipeline has run here" in refused
+    assert "no group, pipeline or source has run here" in refused

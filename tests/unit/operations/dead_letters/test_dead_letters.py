@@ -19,9 +19,12 @@ from tailrace.operations.dead_letters.listing import (
 from tailrace.operations.dead_letters.resolve import discard, redeliver
 from tailrace.operations.pipeline.forget import forget
 from tailrace.operations.pipeline.lookup import find_pipeline
+from tailrace.operations.source.describe import view_source
 from tailrace.source.encoded_batch import SourceOutput
 from tailrace.source.reader import BadRecord
+from tailrace.source.source import Source
 from tests.support.pipelines.lake import Lake
+from tests.support.sources.split_reader import SplitReader
 
 
 @pytest.fixture
@@ -155,3 +158,24 @@ def test_a_letter_is_shown_with_its_headers(parked: Lake, tmp_path: Path) -> Non
     (letter,) = show_letters(parked.hub, "lake/crm", ["lake.commits/0.0@7"])
     assert letter.headers == {}
     assert letter.form == "json"
+
+
+def test_letters_of_a_source_are_listed_and_discarded_but_not_redelivered(lake: Lake) -> None:
+    shop = Source("shop", SplitReader())
+    shop.run(lake.hub, once=True)
+    log, dead = (lake.hub.topic(name) for name in (shop.commit_log, shop.dead_letters))
+    bad = BadRecord("A", "in.jsonl:7", "no JSON", b"{")
+    letter = SourceOutput("shop", log, dead).letter(bad, 0)
+    target = dead.view.target.partition_of(letter.key)
+    lake.hub.backend.commit(Transaction(((target, (letter,)),)))
+    for name in ("shop", "source:shop"):
+        (found,) = list_letters(lake.hub, name, 100)
+        assert (found.origin, found.error, found.consumer) == ("in.jsonl:7", "no JSON", "shop")
+    assert redeliver(lake.hub, "shop", None).letters == ()
+    with pytest.raises(InvalidValue, match="could not be read · correct the source, or discard"):
+        redeliver(lake.hub, "shop", ["0"])
+    assert view_source(lake.hub, "shop").unreadable == 1
+    discard(lake.hub, "shop", ["0"], "a test")
+    assert view_source(lake.hub, "shop").unreadable == 0
+    with pytest.raises(InvalidValue, match=r"did you mean 'shop'\?"):
+        list_letters(lake.hub, "shopp", 1)

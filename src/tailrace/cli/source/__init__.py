@@ -1,0 +1,1 @@
+"""The commands about sources: `tailrace source`."""

@@ -1,0 +1,1 @@
+"""Sources described, explained, tested, and forgotten."""
