@@ -22,7 +22,7 @@ FOUND = {
     "without_the_balance": Found((28, 11, 19), "the loads are"),
 }
 
-SEARCHED = count("source_mutation_seeds", test=1, soak=300)
+SEARCHED = count("source_mutation_seeds", test=1, soak=150)
 TRIALS = Trials(run)
 
 
