@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -29,6 +30,8 @@ from tailrace.subscription.worker.shard_io import Effect, ShardIO, StoredShard
 COMMITS_AT_ONCE: Final = 8
 """The number of threads that store commits."""
 
+_log: Final = logging.getLogger("tailrace.subscription")
+
 _IDLE_S: Final = 60.0
 _PAUSED_S: Final = 0.1
 
@@ -36,6 +39,7 @@ _PAUSED_S: Final = 0.1
 class WorkerThreads(ABC):
     """What the threads of a session do until it ends. The session sets the attributes."""
 
+    subscription: str
     machine: WorkerMachine[StoredShard]
     changed: threading.Condition
     _commits: threading.Condition
@@ -176,6 +180,8 @@ class WorkerThreads(ABC):
             self.fail(error)
             return
         except (Fenced, UnknownTopic) as error:
+            name = self.subscription
+            _log.warning("%s: a write for shard %s is refused: %s", name, owned.name, error)
             if isinstance(error, UnknownTopic) and self._outputs is not None:
                 self._outputs.forget()
             self._claimed.suspect()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tailrace import Delivery, DiskFull, Reject, Retry
+from tailrace import Delivery, DiskFull, Fenced, Reject, Retry
 from tailrace.backend.contract import Transaction
 from tailrace.subscription.store.names import retry_queue
 from tests.support.faulty_backend import FaultyBackend
@@ -56,6 +56,28 @@ def test_outcomes_that_cannot_be_stored_are_logged_once_and_again_when_they_can(
         "mailer: storing the outcomes of calls failed, retrying: no disk space for the hub",
         "mailer: storing the outcomes of calls succeeded again",
     ]
+
+
+def test_a_write_of_a_worker_that_was_replaced_is_logged_with_the_newer_epoch(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    backend, calls = FaultyBackend(), Calls()
+    office = Office(backend=backend)
+    office.topic.push("a1", key="a")
+    errors: list[Exception] = [Fenced("group/subscription:mailer/0.0", 1, 2)]
+
+    def refuse(transaction: Transaction) -> None:
+        fence = transaction.fence
+        if errors and fence is not None and fence.name == "group/subscription:mailer/0.0":
+            raise errors.pop()
+
+    backend.before = refuse
+    with office.subscription.start(calls):
+        calls.wait_done(1)
+        until(lambda: "is refused" in caplog.text)
+    (refused,) = [each.getMessage() for each in caplog.records if "refused" in each.getMessage()]
+    assert refused.startswith("mailer: a write for shard 0.0 is refused: ")
+    assert "has a newer owner (epoch 2; this owner had 1)" in refused
 
 
 async def _async_handler(delivery: Delivery[Any]) -> None:
