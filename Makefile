@@ -15,7 +15,7 @@ help: ## list the targets
 
 install: $(STAMP) ## create .venv with the packages of requirements.lock and this package
 
-demo: install ## run the demo: scaling, kill -9 and a bad row, audited, in one to two minutes
+demo: install ## run the demo: scaling, kill -9, a failing endpoint and a bad row, audited, in one to two minutes
 	$(BIN)/tailrace demo
 
 test: install ## run all tests except the soak-only ones

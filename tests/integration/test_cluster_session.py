@@ -186,6 +186,6 @@ def test_a_pipeline_continues_after_its_cluster_ended_the_application(
 
 
 def test_the_pipeline_of_the_demo_runs_on_a_cluster(cluster: SparkCluster, lake: LakeFile) -> None:
-    counts = ["--orders", "1000", "--sales", "2000", "--directory", "demo"]
+    counts = ["--orders", "1000", "--deliveries", "1200", "--sales", "2000", "--directory", "demo"]
     lake.tailrace("demo", *counts, "--master", cluster.url)
     assert last_application(cluster)["name"] == "demo"

@@ -14,6 +14,8 @@ import pytest
 import tailrace
 from tailrace.demo.audit import audit_rows
 from tailrace.demo.consumer import received
+from tailrace.demo.endpoint.audit import endpoint_rows
+from tailrace.demo.endpoint.server import EndpointFiles
 from tailrace.demo.play import MARK
 from tailrace.demo.report import Row
 from tailrace.demo.sinks import sink_rows
@@ -25,15 +27,17 @@ from tailrace.operations.audit import read_audit
 pytestmark = [pytest.mark.xdist_group("demo"), pytest.mark.timeout(300)]
 
 WORKLOAD = Workload(4_000)
+DELIVERIES = 1_200
 SALES = 2_000
 WITH_SPARK = "from tailrace.cli import main; main()"
 WITHOUT_SPARK = f"import sys; sys.modules['pyspark'] = None; {WITH_SPARK}"
+WITHOUT_HTTP = f"import sys; sys.modules['aiohttp'] = None; {WITHOUT_SPARK}"
 
 
 def play(
     directory: Path, orders: int = WORKLOAD.orders, program: str = WITHOUT_SPARK
 ) -> subprocess.CompletedProcess[str]:
-    counts = ("--orders", str(orders), "--sales", str(SALES))
+    counts = ("--orders", str(orders), "--deliveries", str(DELIVERIES), "--sales", str(SALES))
     return subprocess.run(
         [sys.executable, "-c", program, "demo", *counts, "--directory", str(directory)],
         capture_output=True,
@@ -73,7 +77,7 @@ def deliver(hub: Path, line: str) -> None:
 
 def test_every_promise_of_the_table_is_kept(played: tuple[Path, str, str]) -> None:
     _, table, _ = played
-    assert table.count("  held\n") == 10
+    assert table.count("  held\n") == 16
     assert "BROKEN" not in table
 
 
@@ -81,6 +85,15 @@ def test_with_spark_every_promise_is_kept_too(tmp_path: Path) -> None:
     done = play(tmp_path / "demo-data", orders=1_000, program=WITH_SPARK)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "on the engine spark" in done.stderr
+    assert done.stdout.count("  held\n") == 16
+
+
+def test_without_the_extra_http_the_demo_says_so_and_skips_the_endpoint(tmp_path: Path) -> None:
+    done = play(tmp_path / "demo-data", orders=1_000, program=WITHOUT_HTTP)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "The endpoint act is skipped" in done.stderr
+    assert "pip install 'tailrace[http]'" in done.stderr
+    assert "web orders" not in done.stdout.lower()
     assert done.stdout.count("  held\n") == 10
 
 
@@ -100,32 +113,42 @@ def test_without_a_terminal_events_are_printed_as_plain_lines(
     _, _, progress = played
     assert [line.split()[0] for line in progress.splitlines() if line.startswith("  ")] == [
         *("scaled:", "kill", "kill", "scaled:"),
+        *("503:", "$", "BLOCKED", "behind", "last", "owner", "retry", "skip"),
+        *("SIGSTOP:", "again:", "SIGCONT:", "$", "fixed:"),
         *("failed:", "others:", "$", "stopped:", "$"),
     ]
-    for stage in ("pushing", "consuming", "writing"):
+    for stage in ("pushing", "consuming", "posting", "writing"):
         assert f"{stage:<9} 100 %" in progress
     assert "\r" not in progress
 
 
 def test_interventions_of_the_operator_are_audited(played: tuple[Path, str, str]) -> None:
     directory, _, progress = played
-    retried, acknowledged = (
-        line.partition("pipeline ")[2] for line in progress.splitlines() if line.startswith("  $")
-    )
+    lines = (line.partition("pipeline ") for line in progress.splitlines() if line[:3] == "  $")
+    retried, acknowledged = (command for _, found, command in lines if found)
     assert retried == "retry shops/sqlite --one-at-a-time"
     with tailrace.open(directory) as hub:
         entries = read_audit(hub, "shops/sqlite", 10)
+        (redelivered,) = read_audit(hub, "crm", 10)
     assert [entry.command for entry in entries] == [
         "pipeline retry --one-at-a-time",
         "pipeline ack",
     ]
     assert acknowledged.endswith(f"--reason '{entries[1].reason}'")
+    assert f"dlq crm redeliver --key w005 --reason '{redelivered.reason}'" in progress
+
+
+def test_the_write_of_the_worker_that_was_frozen_is_refused(played: tuple[Path, str, str]) -> None:
+    _, _, progress = played
+    (woken,) = (line for line in progress.splitlines() if line.startswith("  SIGCONT:"))
+    assert "has a newer owner" in woken
+    assert "nothing was written" in woken
 
 
 def test_every_command_that_the_demo_suggests_works(played: tuple[Path, str, str]) -> None:
     _, table, _ = played
     commands = [line.strip() for line in table.splitlines() if line.startswith("  tailrace ")]
-    assert len(commands) == 6
+    assert len(commands) == 8
     for command in commands:
         done = subprocess.run(
             ["bash", "-o", "pipefail", "-c", f"'{sys.executable}' -m {command}"],
@@ -162,6 +185,7 @@ def test_too_few_orders_are_refused_before_anything_is_deleted(tmp_path: Path) -
 
 def test_an_untouched_demo_passes_another_audit(hub: Path) -> None:
     assert broken(audit_rows(hub, WORKLOAD, COUNTS)) == []
+    assert broken(endpoint_rows(hub)) == []
     assert broken(sink_rows(hub, 0)) == []
 
 
@@ -198,6 +222,26 @@ def test_an_order_that_was_never_delivered_breaks_promises(hub: Path) -> None:
         lines = notes.read_text().splitlines(keepends=True)
         notes.write_text("".join(line for line in lines if not line.startswith(order)))
     assert "orders stored exactly once" in broken(audit_rows(hub, WORKLOAD, COUNTS))
+
+
+def test_an_order_that_the_endpoint_accepted_again_breaks_promises(hub: Path) -> None:
+    log = EndpointFiles(hub).log
+    accepted = next(line for line in log.read_text().splitlines() if line.endswith(" 200 0"))
+    with log.open("a") as file:
+        file.write(f"{time.monotonic_ns()} {accepted.partition(' ')[2]}\n")
+    assert broken(endpoint_rows(hub)) == [
+        "web orders accepted by the endpoint exactly once",
+        "customers accepted in order",
+        "orders posted again after the freeze",
+    ]
+
+
+def test_an_order_that_the_endpoint_never_accepted_breaks_a_promise(hub: Path) -> None:
+    log = EndpointFiles(hub).log
+    lines = log.read_text().splitlines(keepends=True)
+    lost = next(f" {each.customer} {each.number} " for each in EndpointFiles(hub).requests())
+    log.write_text("".join(line for line in lines if lost not in line))
+    assert "web orders accepted by the endpoint exactly once" in broken(endpoint_rows(hub))
 
 
 def test_a_topic_that_was_not_scaled_breaks_a_promise(hub: Path) -> None:

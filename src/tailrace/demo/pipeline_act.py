@@ -1,4 +1,4 @@
-"""The second act: a pipeline writes growing files to Parquet, SQLite and a topic; one row is bad.
+"""The third act: a pipeline writes growing files to Parquet, SQLite and a topic; one row is bad.
 
 SQLite refuses the batch with the bad row, so that writer stops; the other writers finish. Then an
 operator retries the batch one row at a time, up to the bad row, and acknowledges that row.

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 _STOP_S_MAX: Final = 30.0
+_THAWED_S: Final = 0.01
 
 
 class Processes:
     """A number of child processes with the same role.
 
-    `command` returns the module and arguments of the process with a given number. Leaving the
-    `with` block kills the processes that still run.
+    `command` returns the module and arguments of the process with a given number. With `logs`, the
+    stderr of each goes to a file in that directory. Leaving the `with` block kills the processes
+    that still run.
     """
 
-    def __init__(self, role: str, count: int, command: Callable[[int], Sequence[str]]) -> None:
+    def __init__(
+        self,
+        role: str,
+        count: int,
+        command: Callable[[int], Sequence[str]],
+        logs: Path | None = None,
+    ) -> None:
         self._role = role
         self._command = command
+        self._logs = logs
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._numbers = range(count)
 
@@ -59,6 +73,27 @@ class Processes:
         process.wait()
         self._start(number)
 
+    def freeze(self, number: int, may: Callable[[], bool]) -> None:
+        """Stop a process with SIGSTOP at an instant at which `may` is True."""
+        process = self._processes[number]
+        while True:
+            process.send_signal(signal.SIGSTOP)
+            _, status = os.waitpid(process.pid, os.WUNTRACED)
+            if not os.WIFSTOPPED(status):
+                raise ChildProcessError(f"{self._role} {number} ended before it was frozen")
+            if may():
+                return
+            process.send_signal(signal.SIGCONT)
+            time.sleep(_THAWED_S)
+
+    def thaw(self, number: int) -> None:
+        """Continue a frozen process."""
+        self._processes[number].send_signal(signal.SIGCONT)
+
+    def log(self, number: int) -> str:
+        """Return what the process with a given number has written to stderr."""
+        return self._log_file(number).read_text()
+
     def stop(self) -> None:
         """Send SIGTERM to every process and wait until all have ended."""
         for process in self._processes.values():
@@ -69,8 +104,17 @@ class Processes:
 
     def _start(self, number: int) -> None:
         # In its own session, so that Ctrl-C reaches only the demo, which ends its processes.
-        self._processes[number] = subprocess.Popen(
-            [sys.executable, "-m", *self._command(number)],
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        with ExitStack() as stack:
+            stderr = None
+            if self._logs is not None:
+                stderr = stack.enter_context(self._log_file(number).open("ab"))
+            self._processes[number] = subprocess.Popen(
+                [sys.executable, "-m", *self._command(number)],
+                stdin=subprocess.DEVNULL,
+                stderr=stderr,
+                start_new_session=True,
+            )
+
+    def _log_file(self, number: int) -> Path:
+        assert self._logs is not None, f"the stderr of {self._role} {number} goes to no file"
+        return self._logs / f"{self._role}-{number}.log"

@@ -1,0 +1,1 @@
+"""The second act of the demo: orders are posted to an HTTP endpoint that fails."""
