@@ -28,6 +28,7 @@ FOUND = {
     "without_feeders": Found((6, 13, 15), "in DLQ|handled message|has not consumed"),
     "without_the_order_of_storage_topics": Found((7, 13, 18), "handled message"),
     "without_the_wait_for_older_storage_topics": Found((6, 13, 15), "handled message|at once"),
+    "without_the_check_that_nothing_is_left": Found((1, 2, 6), "handled message|has lost"),
     "without_dividing_requests": Found((18, 39, 51), "has not carried out|it failed before"),
 }
 

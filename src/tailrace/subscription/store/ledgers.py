@@ -88,6 +88,8 @@ def _with_fed(
     own: Iterable[Partition], fed_storage: set[int], fed: Iterable[Partition], topic: str
 ) -> tuple[Partition, ...]:
     """Return the partitions of a queue, the oldest storage topic first, with those that are fed
-    from instead of those that the shard would have in their storage topics."""
+    from instead of those that the shard would have in their storage topics. A storage topic that
+    was deleted since is left out."""
     kept = {each for each in own if each.storage not in fed_storage}
-    return tuple(sorted(kept | {each for each in fed if each.topic == topic}))
+    left = {each for each in fed if each.topic == topic and each.storage in fed_storage}
+    return tuple(sorted(kept | left))

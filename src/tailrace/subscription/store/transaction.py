@@ -50,6 +50,11 @@ class ShardTargets(NamedTuple):
         main = stored.main.definition.storage
         return cls(stored.name, shard, stored.unit(shard), rq, dlq, main)
 
+    @property
+    def queues(self) -> tuple[str, str]:
+        """The names of RQ and DLQ."""
+        return retry_queue(self.subscription), dead_letter_queue(self.subscription)
+
     def partition_of(self, move: Move) -> Partition:
         """Return the partition to append a message to."""
         target = self.rq if move.target is Queue.RQ else self.dlq

@@ -176,9 +176,11 @@ class ShardIO(Generic[S]):
             places = commit_shard(
                 self._backend, owned.targets, commit, fence, now_ms, driver.find_view
             )
-        except Sealed:
+        except (Sealed, UnknownTopic) as gone:
+            if isinstance(gone, UnknownTopic) and gone.topic not in owned.targets.queues:
+                raise
             with driver.lock:
-                machine.redefine()
+                machine.redefine()  # RQ or DLQ continue in another storage topic
             return lambda: machine.not_committed(owned, commit, driver.clock.monotonic())
         except HubClosed:
             raise

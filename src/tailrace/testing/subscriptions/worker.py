@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from tailrace.delivery.delivery import Delivery
 from tailrace.delivery.outcome import outcome_of
 from tailrace.delivery.process_gate import ProcessGate
-from tailrace.errors import Fenced
+from tailrace.errors import Fenced, UnknownTopic
 from tailrace.group.protocol.events import Event, Subscribed, Unsubscribed
 from tailrace.message import Message, Partition
 from tailrace.subscription.shard.attempts import Origin
@@ -233,7 +233,7 @@ class SimulatedWorker:
         def reach() -> Answer:
             try:
                 effect = act()
-            except Fenced:
+            except (Fenced, UnknownTopic):
                 return lambda: answered(lambda: self.lose(owned), succeeded=False)
             return lambda: answered(effect, succeeded=True)
 

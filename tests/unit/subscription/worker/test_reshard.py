@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from tailrace import Busy, InvalidValue
+from tailrace.subscription.store.generations.steps import advance
 from tests.support.waiting import until
 from tests.support.workers import Calls, Office
 
@@ -95,3 +96,29 @@ def test_a_number_that_is_not_possible_is_refused_and_so_is_a_second_change() ->
         office.subscription.change_shards(6)
     assert office.subscription.change_shards(4)
     assert office.subscription.definition.generation == 0
+
+
+def test_an_owner_that_would_append_to_a_deleted_storage_topic_continues_in_the_next() -> None:
+    """A scaling that keeps all shards: the queues continue while a message is being called."""
+    office, calls = Office(partitions=4), Calls()
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold(delivery: object) -> None:
+        if not begun.is_set():
+            begun.set()
+            assert go_on.wait(30)
+            raise RuntimeError
+
+    def deleted() -> bool:
+        stored = advance(office.hub.backend, office.subscription.name)
+        return stored is not None and bool(stored.rq.definition.deleted)
+
+    calls.when(0, hold)
+    office.topic.push(0, key="a")
+    with office.subscription.start(calls):
+        assert begun.wait(30)
+        office.topic.scale(8)
+        until(deleted)
+        go_on.set()
+        calls.wait_done(1)
+    assert calls.calls == [(0, 1), (0, 2)]

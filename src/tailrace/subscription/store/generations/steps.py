@@ -39,6 +39,7 @@ from tailrace.subscription.store.definition import (
     find_subscription,
     joined,
 )
+from tailrace.subscription.store.generations.drained import deletion_of_drained
 from tailrace.subscription.store.generations.feeders import next_ledgers
 from tailrace.subscription.store.generations.opening import opening_of, redefinition
 from tailrace.subscription.store.generations.requests import divided_requests
@@ -55,7 +56,8 @@ STEPS_MAX: Final = 20
 
 
 def advance(backend: Backend, name: str) -> StoredSubscription | None:
-    """Take every step that is possible now: open storage topics, and change the generation.
+    """Take every step that is possible now: open storage topics, change the generation, and delete
+    older storage topics of RQ and DLQ that hold nothing more.
 
     Returns the subscription; None if there is none of that name. Raises `UnknownTopic` if its topic
     was deleted.
@@ -93,9 +95,9 @@ def _next_change(backend: Backend, stored: StoredSubscription) -> Change | None:
     if opening is not None:
         return opening
     following = next_generation(stored)
-    if following is None or not is_possible(backend, stored, following):
-        return None
-    return _beginning(stored, following)
+    if following is not None and is_possible(backend, stored, following):
+        return _beginning(stored, following)
+    return deletion_of_drained(backend, stored)
 
 
 def _beginning(stored: StoredSubscription, following: NextGeneration) -> Change:

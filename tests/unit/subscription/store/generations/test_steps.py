@@ -9,12 +9,14 @@ import pytest
 
 from tailrace.backend.contract import Change, Transaction
 from tailrace.delivery.outcome import CallOutcome, OutcomeKind
-from tailrace.errors import Busy, Fenced, InvalidValue
+from tailrace.errors import Busy, Conflict, Fenced, InvalidValue
 from tailrace.message import Range
 from tailrace.subscription.layout.generation import ChangePhase
 from tailrace.subscription.shard.queues import Queue
 from tailrace.subscription.shard.requests.request import RequestAction
 from tailrace.subscription.store.generations.asking import ask_for_shards
+from tailrace.subscription.store.generations.drained import deletion_of_drained
+from tailrace.subscription.store.generations.opening import opening_of
 from tailrace.subscription.store.generations.plan import plan_generation, plan_shards
 from tailrace.subscription.store.generations.steps import advance, fence_shards
 from tailrace.subscription.store.generations.waiting import next_generation, waited_for
@@ -266,6 +268,42 @@ def test_older_storage_topics_of_the_queues_are_fed_in_order() -> None:
         assert numbers_of(handled, key) == [0, 1, 2]
     assert len(handled) == 22 * 3 + 20
     assert numbers_of(shop.queued(Queue.DLQ), 1) == [0, 1, 2]
+
+
+def test_older_storage_topics_of_the_queues_are_deleted_once_they_are_empty() -> None:
+    shop = Shop(partitions=8, shards=4)
+    push(shop, 0, 1)
+    fail_all(shop, parked={1})
+    shop.topic.scale(12)
+    advance(shop.backend, NAME)
+    found = stored(shop.backend)
+    assert found.definition.generation == 1
+    assert not found.rq.definition.deleted
+    shop.now += 1000
+    run_all(shop, succeed)
+    advance(shop.backend, NAME)
+    found = stored(shop.backend)
+    assert found.rq.definition.storages == (1,)
+    assert found.dlq.definition.storages == (0, 1)
+    push(shop, 2)
+    assert len(run_all(shop, succeed)) == len(KEYS) - 1
+    change(shop, 6)
+    push(shop, 3)
+    assert len(run_all(shop, succeed)) == len(KEYS) - 1
+
+
+def test_a_storage_topic_is_deleted_only_in_the_generation_that_found_it_empty() -> None:
+    shop = Shop(partitions=4, shards=4)
+    shop.topic.scale(8)
+    found = stored(shop.backend)
+    opening = opening_of(found)
+    assert opening is not None
+    shop.backend.store.commit(opening)
+    deletion = deletion_of_drained(shop.backend, stored(shop.backend))
+    assert deletion is not None
+    ask(shop, 2)
+    with pytest.raises(Conflict):
+        shop.backend.store.commit(deletion)
 
 
 def fail_all(shop: Shop, parked: Container[int] = ()) -> None:
