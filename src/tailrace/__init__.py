@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     from tailrace.subscription.store.key_state import AttemptFailure, KeyState, KeyStatus
     from tailrace.subscription.store.message_state import MessagePlace
     from tailrace.subscription.store.requests.making import MadeRequest
+    from tailrace.subscription.store.reset.plan import PartitionReset, ResetPlan
     from tailrace.subscription.worker.worker import Worker, WorkerStats
     from tailrace.topic.envelope import Envelope
     from tailrace.topic.pending import Pending
@@ -154,6 +155,7 @@ __all__ = [
     "OutOfRange",
     "OutcomeUnknown",
     "Partition",
+    "PartitionReset",
     "Pending",
     "Pipeline",
     "PipelineFailed",
@@ -172,6 +174,7 @@ __all__ = [
     "Replay",
     "ReplayProgress",
     "ReplayState",
+    "ResetPlan",
     "Retry",
     "RetryLater",
     "RunOutcome",
@@ -236,6 +239,7 @@ _HOMES: Final = {
     "tailrace.subscription.store.key_state": ("AttemptFailure", "KeyState", "KeyStatus"),
     "tailrace.subscription.store.message_state": ("MessagePlace",),
     "tailrace.subscription.store.requests.making": ("MadeRequest",),
+    "tailrace.subscription.store.reset.plan": ("PartitionReset", "ResetPlan"),
     "tailrace.subscription.worker.worker": ("Worker", "WorkerStats"),
     "tailrace.message": (
         "Message", "Mode", "Op", "Partition", "Position", "Range", "Receipt", "Receipts",

@@ -19,6 +19,7 @@ from tailrace.errors import DecodeError, InvalidValue
 
 T = TypeVar("T")
 
+_RESET = re.compile(r"\+r[1-9][0-9]*\Z", re.ASCII)
 _PARTITION = re.compile(r"(?P<topic>[^/@\s]+)/(?P<storage>[0-9]+)\.(?P<number>[0-9]+)")
 
 
@@ -79,8 +80,11 @@ class Position(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Position:
-        """Parse ``orders/1.7@42``; `InvalidValue` for other text."""
-        head, at, offset = text.rpartition("@")
+        """Parse ``orders/1.7@42``; `InvalidValue` for other text.
+
+        The id of a delivery after an offset reset, ``orders/1.7@42+r2``, has the same position.
+        """
+        head, at, offset = _RESET.sub("", text).rpartition("@")
         if (
             not at
             or not (offset.isascii() and offset.isdecimal())
@@ -179,11 +183,15 @@ class Message(Generic[T]):
     _decoded: bool = False
     origin: str | None = None
     """The position that a redelivered dead letter had at first; None for other messages."""
+    reset: int = 0
+    """The number of the offset reset after which a subscription has read the message; 0 if none."""
 
     @property
     def id(self) -> str:
-        """The position as text, ``orders/1.7@42``."""
-        return f"{self.topic}/{self.storage}.{self.partition}@{self.offset}"
+        """The position as text, ``orders/1.7@42``; ``orders/1.7@42+r2`` of a delivery after the
+        second offset reset of its subscription."""
+        again = f"+r{self.reset}" if self.reset else ""
+        return f"{self.topic}/{self.storage}.{self.partition}@{self.offset}{again}"
 
     @property
     def is_control(self) -> bool:
@@ -222,16 +230,20 @@ class Message(Generic[T]):
             self.mode, self.op, self.key_bytes, dict(self.headers), self.data,
         )  # fmt: skip
         try:
-            return _detached, (fields, self.origin, self.value, None)
+            return _detached, (fields, self.origin, self.value, None, self.reset)
         except DecodeError as error:
-            return _detached, (fields, self.origin, None, error)
+            return _detached, (fields, self.origin, None, error, self.reset)
 
     def __repr__(self) -> str:
         return f"<Message {self.id} key={self.key!r} {format_amount(len(self.data), 'byte')}>"
 
 
 def _detached(
-    fields: tuple[Any, ...], origin: str | None, value: Any, error: DecodeError | None
+    fields: tuple[Any, ...],
+    origin: str | None,
+    value: Any,
+    error: DecodeError | None,
+    reset: int = 0,
 ) -> Message[Any]:
     """Return a message that was pickled or copied."""
 
@@ -240,4 +252,4 @@ def _detached(
         raise error
 
     make: Callable[..., Message[Any]] = Message
-    return make(*fields, decode, value, error is None, origin)
+    return make(*fields, decode, value, error is None, origin, reset)

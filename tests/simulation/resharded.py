@@ -55,12 +55,14 @@ def _reshard(world: SubscriptionWorld, counts: list[int]) -> None:
     any(world.reshard(NAME, count) for count in counts)
 
 
-def run(seed: int) -> Trial:
+def run(seed: int, *, resets: bool = False) -> Trial:
     """Run a trial of a seed; every third one with requests on dead letters."""
     slice_max = 3 if seed % 5 == 1 else 0
     queue_factor = Random(f"queues {seed}").choice([None, None, None, 2])
     made = subscribed.trial(seed, slice_max=slice_max, queue_factor=queue_factor)
     change_at_times(made.world, seed)
+    if resets:
+        subscribed.reset_at_times(made.world, seed)
     if seed % 3 == 0:
         requested.Operator(made, seed).begin()
         made = requested.RequestedTrial(made.world, made.service)

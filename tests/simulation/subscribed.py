@@ -11,8 +11,10 @@ from typing import Any
 import msgspec
 
 from tailrace import Delivery, Reject, Retry, RetryLater
+from tailrace.clock import utc_time
 from tailrace.delivery.load_control import UNLIMITED
 from tailrace.subscription.shard.queues import OnDeadLetter
+from tailrace.subscription.store.ledgers import read_ledgers
 from tailrace.testing.faults import Faults
 from tailrace.testing.subscriptions.worker import KillWorker
 from tailrace.testing.subscriptions.world import SubscriptionWorld
@@ -209,9 +211,48 @@ def pause_at_times(world: SubscriptionWorld, seed: int) -> None:
     world.at(FAULTY_S, partial(world.resume, NAME))
 
 
-def run(seed: int, *, pauses: bool = False, slice_max: int = 0, limited: bool = False) -> Trial:
+def reset_at_times(world: SubscriptionWorld, seed: int) -> None:
+    """Reset the subscription now and then: everywhere, back at one position, or forward in a
+    queue. Some operators die after their first step."""
+    random = Random(f"resets {seed}")
+    for _ in range(random.randint(1, 5)):
+        at = random.uniform(1, FAULTY_S)
+        interrupted = random.random() < 0.5
+        match random.choice(["start", "start", "end", "time", "time", "position", "rq", "dlq"]):
+            case "time":
+                to = f"@{utc_time(int(random.uniform(0, at) * 1000)).isoformat()}"
+                act = partial(world.reset, NAME, to, interrupted=interrupted)
+            case "position":
+                act = partial(_reset_back, world, random.random(), interrupted=interrupted)
+            case "rq" | "dlq" as queue:
+                act = partial(world.reset, NAME, "end", queue=queue, interrupted=interrupted)
+            case to:
+                act = partial(world.reset, NAME, to, interrupted=interrupted)
+        world.at(at, act)
+
+
+def _reset_back(world: SubscriptionWorld, chosen: float, *, interrupted: bool) -> bool:
+    """Reset one partition to an offset that is acknowledged."""
+    stored = world.stored(NAME)
+    partitions = [each for n in range(stored.definition.shards) for each in stored.streams(n).mq]
+    where = partitions[int(chosen * len(partitions))]
+    mark = read_ledgers(world.storage, stored, [where])[where].mark
+    end = world.storage.log.bounds(where).end
+    return world.reset(NAME, f"{where}@{int(chosen * min(mark, end))}", interrupted=interrupted)
+
+
+def run(
+    seed: int,
+    *,
+    pauses: bool = False,
+    resets: bool = False,
+    slice_max: int = 0,
+    limited: bool = False,
+) -> Trial:
     """Run a trial of a seed."""
     made = trial(seed, slice_max=slice_max, limited=limited)
+    if resets:
+        reset_at_times(made.world, seed)
     if pauses:
         pause_at_times(made.world, seed)
     made.run()

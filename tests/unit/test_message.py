@@ -147,3 +147,10 @@ def test_a_value_that_does_not_decode_is_an_error_every_time_and_keeps_its_bytes
 )  # fmt: skip
 def test_positions_and_partitions_can_be_sent_to_another_process(value: object) -> None:
     assert pickle.loads(pickle.dumps(value)) == value
+
+
+def test_an_id_after_an_offset_reset_has_the_position_of_its_message() -> None:
+    assert Position.parse("orders/1.7@42+r2") == Position("orders", 1, 7, 42)
+    for text in ("orders/1.7@42+r0", "orders/1.7@42+r", "orders/1.7@+r1", "orders/1.7@42+r1+r2"):
+        with pytest.raises(InvalidValue):
+            Position.parse(text)

@@ -125,5 +125,7 @@ class Subscription:
     message = awaited(_Subscription.message)
     pause = awaited(_Subscription.pause)
     resume = awaited(_Subscription.resume)
+    plan_reset = awaited(_Subscription.plan_reset)
+    reset = awaited(_Subscription.reset)
     update = awaited(_Subscription.update)
     delete = awaited(_Subscription.delete)

@@ -90,6 +90,7 @@ class Delivery(Message[T], Generic[T]):
         key_bytes = property(lambda self: self._batch.keys[self._row])
         headers = property(lambda self: self._batch.headers[self._row])
         origin = property(lambda self: origin_of(self._batch.stored_headers[self._row]))
+        reset = property(lambda self: self._batch.reset)
         data = property(lambda self: self._batch.values[self._row])
         _decode = property(lambda self: self._batch.decode)
 

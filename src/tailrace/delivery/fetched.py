@@ -54,7 +54,8 @@ class FetchedBatch:
     """Some records of one partition, in order, that were read from the offset `start`.
 
     The partition has no other records before `next_offset`. The session that delivers the records
-    sets `resolver` and `decode`, and `replay` to the replay that delivers them, if one does.
+    sets `resolver` and `decode`, `replay` to the replay that delivers them, if one does, and
+    `reset` to the number of the offset reset after which they were read, 0 before the first.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class FetchedBatch:
         self.resolver: Resolver | None = None
         self.decode: Callable[[Message[Any]], Any] | None = None
         self.replay: str | None = None
+        self.reset = 0
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -171,6 +173,7 @@ class FetchedBatch:
         batch.resolver = self.resolver
         batch.decode = self.decode
         batch.replay = self.replay
+        batch.reset = self.reset
         return batch
 
     def replay_of(self, row: int) -> str | None:

@@ -199,6 +199,7 @@ class DeadLetters(Unpicklable):
             original_headers(record.headers or {}),
             record.value,
             payload.decode_message,
+            reset=origin.reset,
         )
         return SubscriptionLetter(
             head.position,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Required, TypeAlias, Unpack
@@ -40,6 +41,8 @@ from tailrace.subscription.store.lifecycle import (
 from tailrace.subscription.store.message_state import MessagePlace, read_message_place
 from tailrace.subscription.store.names import worker_group
 from tailrace.subscription.store.pause import pause, resume
+from tailrace.subscription.store.reset.plan import ResetPlan
+from tailrace.subscription.store.reset.steps import Operator, plan_reset, reset
 from tailrace.subscription.worker.defaults import CONCURRENCY, DRAIN_TIMEOUT, TIMEOUT
 from tailrace.subscription.worker.effects import Effects
 from tailrace.subscription.worker.options import StartOptions, WorkerOptions
@@ -277,6 +280,35 @@ class Subscription(Unpicklable):
             self._record("reshard", f"{format_amount(before, 'shard')} -> {shards}")
         return await_generation(self._backend, self.name, SystemClock(), timeout_s)
 
+    def plan_reset(self, to: StartLike, *, queue: str = "mq", reshard: bool = False) -> ResetPlan:
+        """Plan what `reset` would do. Changes nothing."""
+        _check_reshard(reshard)
+        return plan_reset(self._backend, self.name, to, queue=queue)
+
+    def reset(
+        self, to: StartLike, *, queue: str = "mq", reshard: bool = False, reason: str = ""
+    ) -> ResetPlan:
+        """Reset the subscription to other offsets, and return the plan that was executed.
+
+        `to` is ``"start"``, ``"end"``, an aware datetime, a position or several, or offsets by
+        partition. A position moves its partition and those that follow it; everything else moves
+        the whole topic, back or forward. Messages that are read again are delivered in order, with
+        an id such as ``orders/1.7@42+r1``, and a key that waits in RQ or DLQ gets them behind
+        those. With the queue ``"rq"`` or ``"dlq"`` messages there are passed over: they are not
+        delivered any more, and their keys continue.
+
+        Workers may run: they continue from the new offsets. `InvalidValue` if keys would not be
+        delivered in order, and for a move back in RQ or DLQ; `OutOfRange` for a position that does
+        not exist. `reshard` is not available yet.
+        """
+        _check_reshard(reshard)
+        operator = Operator(user_at_host(), os.getpid(), "subscription reset", reason)
+        now_ms = self._clock.now_ms()
+        plan = reset(self._backend, self.name, to, queue=queue, operator=operator, now_ms=now_ms)
+        if plan.partitions:
+            self._record("reset", f"{plan.queue} to {plan.target}")
+        return plan
+
     def delete(self) -> None:
         """Delete the subscription with its RQ, its DLQ and its progress. The topic stays.
 
@@ -297,3 +329,10 @@ def _type_of(handler: DeliveryHandler) -> Any:
 
 def _named(handler: DeliveryHandler) -> str:
     return f"handler {label_of(handler)}"
+
+
+def _check_reshard(reshard: bool) -> None:
+    if reshard:
+        raise InvalidValue(
+            "reshard", reshard, "False: a reset does not change the number of shards yet"
+        )

@@ -35,7 +35,8 @@ class MessageCounts:
     calls, those of further attempts included, and `failed` those that failed. Each message is
     `acked` (handled), `filtered`, `discarded` by an operator, `dead` (in DLQ), `expired` (removed
     before it was handled), `retrying` (in RQ), `in_flight` or `ready`. `skipped` ones are among
-    `acked`: at most once, their call did not end before their worker did.
+    `acked`: at most once, their call did not end before their worker did. `passed` ones were passed
+    over by offset resets, less those that a reset has made to be handled again.
     """
 
     inserted: int = 0
@@ -51,11 +52,12 @@ class MessageCounts:
     in_flight: int = 0
     ready: int = 0
     skipped: int = 0
+    passed: int = 0
 
     @property
     def accounted(self) -> int:
         """The sum of all ends and places of messages. When nothing moves, it is `inserted`."""
-        ended = self.acked + self.filtered + self.discarded + self.expired
+        ended = self.acked + self.filtered + self.discarded + self.expired + self.passed
         return ended + self.dead + self.retrying + self.in_flight + self.ready
 
     def plus(self, other: MessageCounts) -> MessageCounts:
@@ -116,9 +118,10 @@ def read_stats(backend: Backend, stored: StoredSubscription, consumers: int) -> 
     total = _ended_generations(counts, stored)
     for each in shards:
         total = total.plus(each)
-    closed = _closed_partitions(stored)
-    waiting = sum(backend.log.amount(where).records for where in closed)
-    total = total.plus(MessageCounts(inserted=waiting, ready=waiting))
+    closed = read_ledgers(backend, stored, _closed_partitions(stored))
+    inserted = sum(backend.log.amount(where).records for where in closed)
+    waiting = sum(amount_left(backend.log, *each).records for each in closed.items())
+    total = total.plus(MessageCounts(inserted=inserted, ready=waiting))
     quiet = _read_progress(backend, stored.name) == before
     standby = consumers - len({owner.worker for owner in owners.values()})
     return QueueStats(total, shards, quiet, consumers, max(0, standby))
@@ -140,6 +143,7 @@ def _ended_generations(
         filtered=ended.filtered,
         discarded=ended.discarded,
         skipped=ended.skipped,
+        passed=ended.passed,
     )
 
 
@@ -187,6 +191,7 @@ def _shard_counts(
         in_flight=in_flight,
         ready=waiting - in_flight,
         skipped=counts.skipped,
+        passed=counts.passed,
     )
 
 

@@ -81,6 +81,7 @@ WORKS: Final[dict[str, str]] = {
     "subscription update": "mailer --attempts 3",
     "subscription pause": "mailer --reason test",
     "subscription resume": "mailer",
+    "subscription reset": "mailer --to start --yes",
     "subscription reshard": "mailer 1 --yes",
     "source test": "shop.toml",
     "source run": "shop.toml --once",

@@ -140,6 +140,46 @@ def _shown(value: object) -> str:
 
 
 @verb(
+    "reset",
+    examples="""
+    tailrace subscription reset mailer --to start --dry-run
+    tailrace subscription reset mailer --to @2026-01-01T00:00Z
+    tailrace subscription reset mailer --to orders/1.7@42 --yes
+    tailrace subscription reset mailer --to end --queue rq --yes
+    """,
+)
+@subscription_argument
+@click.option(
+    "--to",
+    required=True,
+    metavar="start|end|@TIME|POSITION",
+    help="New offset of every partition, or of that of a position and those that follow it.",
+)
+@click.option(
+    "--queue",
+    type=click.Choice(["mq", "rq", "dlq"]),
+    default="mq",
+    show_default=True,
+    help="Queue to reset: the topic, the retry queue or the dead-letter queue.",
+)
+@optional_reason
+@planned
+def reset(hub: Hub, subscription: str, to: str, queue: str, reason: str) -> PlannedChange:
+    """Reset a subscription to other offsets.
+
+    The topic is reset back or forward: its messages from there on are delivered, also those that
+    were delivered before. RQ and DLQ move forward only: what is passed over is not delivered.
+    Workers may run.
+    """
+    from tailrace.operations.subscription import reset as resets
+
+    return PlannedChange(
+        resets.plan_reset(hub, subscription, to, queue=queue),
+        partial(resets.reset, hub, subscription, to, queue=queue, reason=reason),
+    )
+
+
+@verb(
     "delete",
     examples="""
     tailrace subscription delete mailer --dry-run

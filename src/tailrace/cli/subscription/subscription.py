@@ -17,6 +17,7 @@ from tailrace.cli.subscription.changes import (
     max_delay_option,
     on_dead_letter_option,
     pause,
+    reset,
     resume,
     update,
 )
@@ -107,6 +108,6 @@ def _created_text(created: CreatedSubscription) -> str:
 
 subscription_command = Noun(
     "subscription",
-    [create, list_, show, history, run, update, reshard, pause, resume, delete],
-    help="Create, run, re-shard, pause and delete subscriptions.",
+    [create, list_, show, history, run, update, reshard, pause, resume, reset, delete],
+    help="Create, run, re-shard, pause, reset and delete subscriptions.",
 )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 
-from tailrace.message import Partition
 from tailrace.subscription.shard.attempts import Attempts, Begun, Origin, taken_over
 from tailrace.subscription.shard.turn import NO_ATTEMPTS
 
@@ -48,11 +47,14 @@ class AttemptBook:
         """True if an entry of the message may be stored."""
         return origin in self._attempts
 
-    def has_any(self, partition: Partition, offsets: Sequence[int]) -> bool:
-        """True if an entry of one of these messages may be stored."""
+    def has_any(self, first: Origin, offsets: Sequence[int]) -> bool:
+        """True if an entry may be stored of one of the messages at these offsets, which are read
+        where `first` is and after the same reset."""
+        partition, _, reset = first
         if len(self._attempts) > len(offsets):
-            return any(Origin(partition, offset) in self._attempts for offset in offsets)
-        known = {origin.offset for origin in self._attempts if origin.partition == partition}
+            return any(Origin(partition, offset, reset) in self._attempts for offset in offsets)
+        stream = partition, reset
+        known = {each.offset for each in self._attempts if (each.partition, each.reset) == stream}
         return not known.isdisjoint(offsets)
 
     def get(self, origin: Origin) -> Attempts:

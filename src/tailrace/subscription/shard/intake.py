@@ -43,6 +43,8 @@ class MainStream:
     end: int | None = None
     """The final end offset, once it is known. Nothing is read from there on."""
     watched_from: int | None = None
+    reset: int = 0
+    """The number of the offset reset after which its messages are read; 0 if there was none."""
 
 
 class Intake:
@@ -81,6 +83,7 @@ class Intake:
                 suspects = frozenset(offset for offset in offsets if not progress.acked(offset))
                 stream = MainStream(partition, progress.mark, suspects, offsets, leftover)
                 stream.end = streams.ends.get(partition)
+                stream.reset = streams.resets.get(partition, 0)
                 self._streams[partition] = stream
 
     def __getitem__(self, partition: Partition) -> MainStream:
@@ -96,8 +99,14 @@ class Intake:
             stream.caught_up = True
         else:
             assert batch.start == stream.read_from, "records of MQ are read in order"
-            stream.read_from = batch.next_offset
+            stream.read_from, batch.reset = batch.next_offset, stream.reset
         return stream
+
+    def number(self, batch: FetchedBatch) -> None:
+        """Give records that were read again, of any queue, the number of their last reset."""
+        stream = self._streams.get(batch.partition)
+        if stream is not None:
+            batch.reset = stream.reset
 
     def wake(self, partitions: Iterable[Partition]) -> None:
         """Read these partitions again, where the shard has them: they have more records, or an
@@ -250,7 +259,10 @@ class Filtering:
                 continue
             self.add()
             passed.append((offset, offset + 1))
-            if offset in suspects and (origin := Origin(batch.partition, offset)) in self._book:
+            if (
+                offset in suspects
+                and (origin := Origin(batch.partition, offset, batch.reset)) in self._book
+            ):
                 ready.attempts[origin] = NO_ATTEMPTS
                 self._book.remove(origin)
         return kept, passed

@@ -137,6 +137,7 @@ class ShardMachine:
 
     def fetched_again(self, batch: FetchedBatch) -> None:
         """Keep records that `step` asked for again."""
+        self.intake.number(batch)
         self._payloads.add(batch)
 
     def attempts_read(self, origin: Origin, attempts: Attempts) -> None:

@@ -32,7 +32,7 @@ def origin_of(queue: Queue, record: RecordRow) -> Origin:
     """Return the origin of a message that was read from a queue."""
     batch, row = record
     if queue is Queue.MQ:
-        return Origin(batch.partition, batch.offsets[row])
+        return Origin(batch.partition, batch.offsets[row], batch.reset)
     return origin_in(batch.headers_of(row))
 
 

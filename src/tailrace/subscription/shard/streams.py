@@ -27,7 +27,8 @@ class ShardStreams:
     `follows` has for each partition of MQ those of the shard that must be finished before it.
     `rq` and `dlq` end with those that take appends. `ends` has the partitions of MQ that the shard
     reads up to a fixed offset, and those offsets. `deleted` has those of deleted storage topics of
-    MQ: messages from there may still be in RQ and DLQ.
+    MQ: messages from there may still be in RQ and DLQ. `resets` has the number of the last offset
+    reset of partitions of MQ; 0 for others.
     """
 
     mq: tuple[Partition, ...]
@@ -36,6 +37,7 @@ class ShardStreams:
     follows: dict[Partition, frozenset[Partition]]
     ends: Mapping[Partition, int] = field(default_factory=dict)
     deleted: tuple[Partition, ...] = ()
+    resets: Mapping[Partition, int] = field(default_factory=dict)
 
 
 class QueueIds:

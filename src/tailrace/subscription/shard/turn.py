@@ -61,8 +61,8 @@ class Turn:
         """The origins of the messages."""
         if self.slice is None:
             return [self.known_origin]
-        partition = self.known_origin.partition
-        return [Origin(partition, offset) for offset in self.slice.offsets]
+        partition, _, reset = self.known_origin
+        return [Origin(partition, offset, reset) for offset in self.slice.offsets]
 
     @property
     def known_record(self) -> RecordRow:

@@ -226,10 +226,11 @@ class Turns:
     def _must_be_apart(self, turn: Turn) -> bool:
         """True if the messages of a slice cannot be called together."""
         assert turn.slice is not None
-        partition = turn.slice.batch.partition
-        suspects = self._intake[partition].suspects
+        batch, offsets = turn.slice.batch, turn.slice.offsets
+        suspects = self._intake[batch.partition].suspects
         special = turn.messages == 1 or self._requests.active
-        special = special or self._book.has_any(partition, turn.slice.offsets)
+        first = Origin(batch.partition, turn.slice.first, batch.reset)
+        special = special or self._book.has_any(first, offsets)
         return special or turn.slice.overlaps(suspects) or self._lag.holds_back(turn)
 
     def _take_apart(self, turn: Turn, *, failed: bool) -> None:

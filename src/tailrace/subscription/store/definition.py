@@ -54,6 +54,7 @@ class SubscriptionDefinition(msgspec.Struct, frozen=True):
     it is the consumer of a queue, which has the name of its topic. `replay` has the bounds of one
     that replays a queue. `endpoint` is where its workers deliver; without it they call handlers.
     `load` is its load control. `change` is the change to the next generation, if one is under way.
+    `reset` is the number of the last offset reset of its topic, 0 before the first.
     """
 
     topic: str
@@ -77,6 +78,7 @@ class SubscriptionDefinition(msgspec.Struct, frozen=True):
     endpoint: Endpoint | None = None
     load: LoadControl = LoadControl()
     change: GenerationChange | None = None
+    reset: int = 0
 
     @property
     def phase(self) -> ChangePhase | None:

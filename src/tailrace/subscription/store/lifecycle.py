@@ -67,6 +67,7 @@ from tailrace.subscription.store.definition import (
 from tailrace.subscription.store.differences import differences
 from tailrace.subscription.store.names import (
     PAUSED,
+    RESETS,
     SUBSCRIPTIONS,
     WORKER_IDS,
     dead_letter_queue,
@@ -76,6 +77,7 @@ from tailrace.subscription.store.names import (
     retry_queue,
     worker_group,
 )
+from tailrace.subscription.store.reset.numbers import numbers_table
 from tailrace.subscription.store.shared_names import check_unused, unused_by_others
 from tailrace.topic.composite import (
     Definition,
@@ -310,7 +312,8 @@ def _clear_tables(backend: Backend, name: str, fence: Fence) -> None:
 def _tables(name: str) -> tuple[str, ...]:
     group = worker_group(name)
     calls = permits_table(name), attempts_table(name), traces_table(name)
-    return ledger_table(group), *calls, states_table(name), counts_table(name)
+    stored = states_table(name), counts_table(name), numbers_table(name)
+    return ledger_table(group), *calls, *stored
 
 
 def _belongings(backend: Backend, name: str) -> dict[str, bytes | None]:
@@ -325,5 +328,6 @@ def _belongings(backend: Backend, name: str) -> dict[str, bytes | None]:
         FENCES + unit_fence(group, ""),
     )
     found = [entry.key for prefix in prefixes for entry in backend.store.scan(prefix)]
-    found += [key for key in (PAUSED + name, LEADERS + group) if backend.store.get(key) is not None]
+    single = PAUSED + name, RESETS + name, LEADERS + group
+    found += [key for key in single if backend.store.get(key) is not None]
     return dict.fromkeys(found)

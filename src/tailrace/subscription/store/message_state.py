@@ -79,7 +79,7 @@ def read_message_place(
         return MessagePlace(stored.name, str(origin), shown, shard, None)
     message, ahead = waiting
     head = head_message(backend, stored, message)
-    return MessagePlace(stored.name, str(origin), shown, shard, head, ahead)
+    return MessagePlace(stored.name, str(message.origin), shown, shard, head, ahead)
 
 
 def _read(backend: Backend, stored: StoredSubscription, position: Position) -> QueuedMessage:

@@ -2,9 +2,10 @@
 
     subscription/NAME                        store: its definition
     subscription-paused/NAME                 store: since when and why it is paused
+    subscription-reset/NAME                  store: its last offset reset
     subscription-request/NAME/ID             store: what an operator asked the owners of shards for
     subscription-worker/NAME/ID              store: the session that has the id of a worker
-    fence/subscription/NAME                  store: the fence of its creation and deletion
+    fence/subscription/NAME                  store: the fence of its creation, resets and deletion
     tailrace.retry-queue.NAME                topic: RQ
     tailrace.dead-letter-queue.NAME          topic: DLQ
     ledger/subscription:NAME                 table: the progress in each partition of MQ, RQ, DLQ,
@@ -13,6 +14,7 @@
     subscription-attempts/NAME               table: failed attempts
     subscription-traces/NAME                 table: the tracebacks of dead letters
     subscription-requests/NAME               table: how far the requests of operators are
+    subscription-reset-numbers/NAME          table: the last reset of each partition of MQ
     subscription-counts/NAME                 table: how many messages of a shard had which end
     group-grant/subscription:NAME/0.3        store: the worker that has shard 3 of generation 0
 
@@ -45,6 +47,9 @@ PAUSED: Final = "subscription-paused/"
 
 WORKER_IDS: Final = "subscription-worker/"
 """Store entries under this prefix are the ids of workers, after the subscription and a slash."""
+
+RESETS: Final = "subscription-reset/"
+"""Store entries under this prefix are the last offset resets of subscriptions."""
 
 REQUESTS: Final = "subscription-request/"
 """Store entries under this prefix are requests of operators, after the name and a slash."""
@@ -106,7 +111,7 @@ def replay_of(subscription: str) -> str | None:
 
 
 def own_fence(subscription: str) -> str:
-    """Return the name of the fence of a subscription's creation and deletion."""
+    """Return the name of the fence of a subscription's creation, resets and deletion."""
     return f"subscription/{subscription}"
 
 

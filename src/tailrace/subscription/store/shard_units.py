@@ -20,11 +20,13 @@ from tailrace.subscription.store.generations.steps import advance
 from tailrace.subscription.store.names import (
     PAUSED,
     REQUESTS,
+    RESETS,
     SUBSCRIPTIONS,
     WORKER_IDS,
     subscription_of,
     worker_group,
 )
+from tailrace.subscription.store.reset.entry import find_reset
 from tailrace.topic.composite import TOPICS
 
 _GRANTS: Final = GRANTS + WORKER_GROUP_PREFIX
@@ -37,10 +39,11 @@ class ShardUnits:
         self._backend = backend
 
     def units(self, group: str) -> Basis:
-        """Return the shards of a subscription; first take the steps that are possible: open storage
-        topics, change the generation.
+        """Return the shards of a subscription; first take the steps that are possible: finish an
+        offset reset, open storage topics, change the generation.
 
-        There are none if its topic was deleted. None is granted while the generation ends.
+        There are none if its topic was deleted. None is granted while the generation ends, or while
+        a reset is pending.
         """
         name = self._name(group)
         try:
@@ -49,10 +52,16 @@ class ShardUnits:
             return Basis((), (self.defined_by(group),))
         if stored is None:
             raise UnknownGroup(group, self._backend.name)
+        last = find_reset(self._backend.store, name)
         ends = stored.definition.phase in (ChangePhase.ENDING, ChangePhase.MOVING)
-        state = UnitState.WAITING if ends else UnitState.OPEN
+        waits = ends or (last is not None and last.pending)
+        state = UnitState.WAITING if waits else UnitState.OPEN
         units = tuple(Unit(unit, state) for unit in stored.units)
-        return Basis(units, ((SUBSCRIPTIONS + stored.name, stored.version),))
+        versions = (
+            (SUBSCRIPTIONS + name, stored.version),
+            (RESETS + name, 0 if last is None else last.version),
+        )
+        return Basis(units, versions)
 
     def forget(self, group: str) -> None:
         """Do nothing: nothing is remembered."""
@@ -66,8 +75,8 @@ class ShardUnits:
         return SUBSCRIPTIONS + name, entry.version
 
     def concerns(self, entry: Entry) -> Concern | None:
-        """Return the group that a definition, a pause, a request or a released shard concerns; a
-        topic may concern any."""
+        """Return the group that a definition, a reset, a pause, a request or a released shard
+        concerns; a topic may concern any."""
         key, removed = entry.key, entry.value is None
         if removed and key.startswith(_GRANTS):
             group = key.removeprefix(GRANTS).partition("/")[0]
@@ -82,6 +91,9 @@ class ShardUnits:
                 may_have_ended=removed,
                 sessions_concerned=not removed,
             )
+        if key.startswith(RESETS):
+            group = worker_group(key.removeprefix(RESETS))
+            return Concern(group, units_changed=True, sessions_concerned=True)
         if key.startswith(PAUSED):
             group = worker_group(key.removeprefix(PAUSED))
             return Concern(group, sessions_concerned=True)

@@ -18,6 +18,7 @@ from tailrace.backend.contract import Backend
 from tailrace.backend.table_scan import scan_prefix
 from tailrace.delivery.dead_letters.letter import POSITION
 from tailrace.group.store.presence import HOLDS
+from tailrace.log.columns import records_of
 from tailrace.message import Partition
 from tailrace.subscription.shard.attempts import (
     Attempts,
@@ -30,6 +31,7 @@ from tailrace.subscription.shard.attempts import (
 )
 from tailrace.subscription.shard.commit.counts import counts_key, decode_counts
 from tailrace.subscription.shard.lag import LaggingKeys
+from tailrace.subscription.shard.moved_record import origin_in
 from tailrace.subscription.shard.permits import Permits, decode_permits, permits_key
 from tailrace.subscription.shard.queues import OnDeadLetter
 from tailrace.subscription.shard.streams import ShardStreams
@@ -39,12 +41,14 @@ from tailrace.subscription.store.ledgers import OwnedLedgers
 from tailrace.subscription.store.names import worker_group
 from tailrace.subscription.store.reading import read_lagging, read_unacknowledged
 from tailrace.subscription.store.requests.entries import read_requests, read_states
+from tailrace.subscription.store.reset.numbers import with_reset_numbers
 from tailrace.topic.ledger import Progress
 
 
 def read_takeover(backend: Backend, stored: StoredSubscription, shard: int) -> Takeover:
     """Read everything that is stored for a shard."""
     streams, ledgers = OwnedLedgers.read(backend, stored, shard)
+    streams = with_reset_numbers(backend, stored, streams)
     consumer = worker_group(stored.name)
 
     def lagging(partitions: Iterable[Partition]) -> list[LaggingKeys]:
@@ -144,10 +148,9 @@ def _origins_in(
     wanted: Iterable[Origin],
 ) -> Iterator[Origin]:
     """Yield those of some messages that are in partitions of RQ or DLQ."""
-    by_position: dict[bytes, list[Origin]] = {}
-    for each in wanted:
-        by_position.setdefault(f"{each.partition}@{each.offset}".encode(), []).append(each)
-    positions: Any = pa.array(list(by_position), pa.binary())
+    known = set(wanted)
+    names = {f"{each.partition}@{each.offset}".encode() for each in known}
+    positions: Any = pa.array(sorted(names), pa.binary())
     for partition in partitions:
         for records in read_unacknowledged(
             backend, worker_group(subscription), partition, ledgers[partition]
@@ -156,5 +159,6 @@ def _origins_in(
                 records["headers"], query_key=pa.scalar(POSITION), occurrence="first"
             )
             mask: Any = pc.is_in(found, value_set=positions)
-            for position in found.filter(mask).to_pylist():
-                yield from by_position[position]
+            for record in records_of(records.filter(mask)):
+                if (origin := origin_in(record.headers or {})) in known:
+                    yield origin

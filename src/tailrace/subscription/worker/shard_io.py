@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from tailrace.backend.contract import Backend
+from tailrace.backend.contract import FENCES, Backend
 from tailrace.clock import Clock
 from tailrace.delivery.fetched import FetchedBatch
 from tailrace.errors import (
@@ -22,6 +22,7 @@ from tailrace.errors import (
     Conflict,
     CorruptBatch,
     Error,
+    Fenced,
     HubClosed,
     OutcomeUnknown,
     Sealed,
@@ -48,6 +49,7 @@ from tailrace.subscription.store.names import ShardName, replay_of, shard_fence,
 from tailrace.subscription.store.pause import pause_fenced, pause_version
 from tailrace.subscription.store.reading import read_batch
 from tailrace.subscription.store.requests.entries import read_requests, remove_request
+from tailrace.subscription.store.reset.numbers import with_reset_numbers
 from tailrace.subscription.store.takeover import (
     ended,
     permit_workers,
@@ -201,6 +203,7 @@ class ShardIO(Generic[S]):
         targets = ShardTargets.of(stored, owned.number)
         paused = pause_version(self._backend, self._subscription)
         effects = self._take_over_effects(owned, stored)
+        self._check_fence(owned)
 
         def effect() -> None:
             if not owned.machine.drained:
@@ -238,13 +241,14 @@ class ShardIO(Generic[S]):
     def _reopen(self, owned: S) -> Effect:
         """Read the definition again, what is stored about new partitions, and requests.
 
-        `UnknownTopic` if a storage topic was deleted that the shard has not finished: its next
-        owner starts without it.
+        `Fenced` after an offset reset, and `UnknownTopic` if a storage topic was deleted that the
+        shard has not finished: its next owner starts with what is stored.
         """
         seen, stored = self._machine.definitions, self._stored()
         if stored.unit(owned.number) != owned.name:
             return lambda: self._driver.lose(owned)
         streams, ledgers = OwnedLedgers.read(self._backend, stored, owned.number)
+        streams = with_reset_numbers(self._backend, stored, streams)
         with self._driver.lock:
             if owned.machine.intake.has_unfinished(streams.deleted):
                 raise UnknownTopic(stored.definition.topic, self._backend.name)  # in parts
@@ -253,6 +257,7 @@ class ShardIO(Generic[S]):
         targets = ShardTargets.of(stored, owned.number)
         paused = pause_version(self._backend, self._subscription)
         requests = read_requests(self._backend, self._subscription, owned.number)
+        self._check_fence(owned)
 
         def effect() -> None:
             owned.definitions, owned.targets = seen, targets
@@ -272,7 +277,7 @@ class ShardIO(Generic[S]):
         def effect() -> None:
             for first, after in owned.machine.fetched(stream.partition, batch):
                 if owned.effects is not None:
-                    owned.effects.pass_over(Origin(stream.partition, first), after)
+                    owned.effects.pass_over(Origin(stream.partition, first, stream.reset), after)
 
         return effect
 
@@ -334,6 +339,16 @@ class ShardIO(Generic[S]):
         """
         remove_request(self._backend, self._subscription, request, owned.name)
         return lambda: owned.machine.requests.removed(request)
+
+    def _check_fence(self, owned: S) -> None:
+        """Raise `Fenced` if the fence of the shard was raised, as an offset reset does.
+
+        A shard that has nothing to store would not notice it, and keep what it has read before.
+        """
+        fence = shard_fence(self._subscription, owned.name, owned.epoch)
+        entry = self._backend.store.get(FENCES + fence.name)
+        if entry is None or entry.version != fence.epoch:
+            raise Fenced(*fence, None if entry is None else entry.version)
 
     def check_definition(self) -> None:
         """Raise `UnknownGroup` if the subscription was deleted, also if another has its name."""

@@ -28,7 +28,7 @@ def delivery_of(turn: Turn) -> Delivery[Any]:
         record = original_record(turn.queue, turn.known_record, origin)
     again = FetchedBatch(origin.partition, origin.offset, origin.offset + 1, from_records([record]))
     again.decode = batch.decode
-    again.replay = batch.replay
+    again.replay, again.reset = batch.replay, origin.reset
     again.resolver = _BY_OUTCOME
     again.redelivered_below = origin.offset + turn.called_before
     return Delivery(again, 0, turn.attempt)

@@ -14,6 +14,7 @@ from tailrace.amount import format_amount
 from tailrace.group.store.definition import consumer_name, grant_key
 from tailrace.group.store.seek_steps import SEEKS
 from tailrace.message import Partition
+from tailrace.subscription.store.names import SUBSCRIPTIONS
 from tailrace.testing.auditor import Audit, Auditor, Numbered
 from tailrace.testing.groups.storage import MarkWritten, SimulatedStorage
 from tailrace.testing.simulation import Simulation
@@ -211,10 +212,10 @@ class Checks:
     # Commits.
 
     def mark_written(self, write: MarkWritten) -> None:
-        """Check a write of a mark: it increases, unless a seek wrote it."""
+        """Check a write of a mark: it increases, unless a seek or an offset reset wrote it."""
         consumer, unit, before, after, fence = write
         group = consumer.removeprefix(consumer_name(""))
-        if fence is not None and fence.startswith(SEEKS):
+        if fence is not None and fence.startswith((SEEKS, SUBSCRIPTIONS)):
             return
         if after < before:
             raise self._simulation.violation(

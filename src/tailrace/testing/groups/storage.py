@@ -16,6 +16,7 @@ from tailrace.group.store.seek_steps import SEEKS
 from tailrace.log.record import Encoded, Record, decode_records
 from tailrace.log.schema import records_of
 from tailrace.message import Partition, Range
+from tailrace.subscription.store.names import RESETS, worker_group
 from tailrace.testing.memory import MemoryBackend
 from tailrace.testing.memory.store import MemoryStore
 
@@ -117,7 +118,8 @@ class SimulatedStorage(MemoryBackend):
         return 0 if entry is None else entry.version
 
     def sought(self, group: str, epoch: int) -> bool:
-        """True if a seek came after a grant of this epoch: its owner may not know that yet."""
+        """True if a seek or an offset reset came after a grant of this epoch: its owner may not
+        know that yet."""
         return any(version > epoch for name, version in self._sought if name == group)
 
     def _appended(self, partition: Partition, record: Record) -> None:
@@ -133,6 +135,8 @@ class SimulatedStorage(MemoryBackend):
         for key in change.writes:
             if key.startswith(SEEKS):
                 self._sought.add((key.split("/")[1], version))
+            elif key.startswith(RESETS):
+                self._sought.add((worker_group(key.removeprefix(RESETS)), version))
         self._on_change(change, version)
 
 

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tailrace.backend.table_scan import scan_all
-from tailrace.delivery.dead_letters.letter import ERROR, POSITION
-from tailrace.message import Partition, Position
+from tailrace.delivery.dead_letters.letter import ERROR
+from tailrace.message import Partition
 from tailrace.reserved_names import DEAD_LETTER_QUEUE_PREFIX, RETRY_QUEUE_PREFIX
 from tailrace.subscription.layout.generation import ChangePhase
 from tailrace.subscription.shard.attempts import Origin
 from tailrace.subscription.shard.commit.commit import FOLLOWS, ShardCommit
 from tailrace.subscription.shard.commit.counts import counts_key, counts_table, decode_counts
+from tailrace.subscription.shard.moved_record import origin_in
 from tailrace.subscription.shard.queues import OnDeadLetter, Queue
 from tailrace.subscription.shard.turn import Turn
 from tailrace.subscription.store.definition import StoredSubscription, find_definition
@@ -23,6 +24,7 @@ from tailrace.testing.groups.checks import CheckedSession, Checks
 from tailrace.testing.groups.storage import SimulatedStorage
 from tailrace.testing.simulation import Simulation
 from tailrace.testing.subscriptions.request_checks import RequestChecks
+from tailrace.testing.subscriptions.reset_checks import ResetChecks
 from tailrace.testing.trace import Mark
 from tailrace.topic.ledger import Progress, load_units
 
@@ -48,6 +50,7 @@ class SubscriptionChecks:
         self.calls_max: dict[str, int | None] = {}
         """The most calls at a time of each subscription; None if there is no such limit."""
         self.requests = RequestChecks(simulation, storage)
+        self.resets = ResetChecks(simulation, storage)
         self._simulation = simulation
         self._storage = storage
         self._queued: set[tuple[str, str]] = set()
@@ -62,7 +65,7 @@ class SubscriptionChecks:
         if prefix is None:
             return
         headers = self._storage.records[partition][-1].headers or {}
-        position = headers[POSITION].decode()
+        position = str(origin_in(headers))
         self._trace(partition.topic, f"gets {position}")
         if (partition.topic, position) in self._queued:
             raise self._simulation.violation(f"{position} is in {partition.topic} twice")
@@ -75,9 +78,9 @@ class SubscriptionChecks:
 
     def excuse(self, subscription: str, position: str) -> None:
         """Record that a message need not be handled: it is a dead letter."""
-        topic, storage, number, offset = Position.parse(position)
-        unit = str(Partition(topic, storage, number))
-        self.group.skipped(worker_group(subscription), unit, offset)
+        origin = Origin.parse(position)
+        self.resets.excuse(subscription, origin)
+        self.group.skipped(worker_group(subscription), str(origin.partition), origin.offset)
 
     def beside(self, holder: CheckedSession, turn: Turn, alone: Iterable[Turn]) -> None:
         """Check a message that a worker is about to call: a suspect has its process for itself.
@@ -194,7 +197,7 @@ class SubscriptionChecks:
         ended = 0
         for _, value in scan_all(self._storage.table, counts_table(stored.name)):
             counts = decode_counts(value)
-            ended += counts.acked + counts.filtered + counts.discarded
+            ended += counts.acked + counts.filtered + counts.discarded + counts.passed
         if inserted != ended + letters:
             raise self._simulation.violation(
                 f"{stored.name} has {inserted} messages, {ended} are counted, {letters} are dead"
@@ -218,6 +221,7 @@ class SubscriptionChecks:
         subscription = subscription_of(holder.group)
         assert subscription is not None
         self.requests.handled(subscription, str(origin))
+        self.resets.handled(subscription, origin)
 
     def failed(self, holder: CheckedSession, origin: Origin, error: Exception) -> None:
         """Record that a handler raised an error."""

@@ -83,6 +83,10 @@ class RequestChecks:
         if self._attempts.setdefault(letter, turn.attempt) != turn.attempt:
             raise self._simulation.violation(f"{what} for {turn.request}, and it failed before")
 
+    def passed(self, subscription: str, position: str) -> None:
+        """Record a dead letter that an offset reset passes over."""
+        self._discarded.add((subscription, position))
+
     def handled(self, subscription: str, position: str) -> None:
         """Record a message that a handler has handled."""
         self._handled.add((subscription, position))

@@ -378,7 +378,7 @@ def _messages(turn: Turn) -> list[Turn]:
             batch.keys[row] or base + batch.offsets[row],
             base + batch.offsets[row],
             RecordRow(batch, row),
-            Origin(batch.partition, batch.offsets[row]),
+            Origin(batch.partition, batch.offsets[row], batch.reset),
         )
         for row in rows
     ]

@@ -14,14 +14,15 @@ Every guarantee of subscriptions is checked at every step.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from tailrace.delivery.load_control import UNLIMITED, LoadControl
 from tailrace.delivery.process_gate import ProcessGate
 from tailrace.delivery.retry import Retry
 from tailrace.errors import Busy, InvalidValue
 from tailrace.group.protocol.times import Times
-from tailrace.message import Partition
+from tailrace.group.store.start import StartLike
+from tailrace.message import Partition, Receipt
 from tailrace.subscription.shard.options import ShardOptions
 from tailrace.subscription.shard.queues import OnDeadLetter
 from tailrace.subscription.shard.requests.request import RequestAction
@@ -33,13 +34,21 @@ from tailrace.subscription.store.definition import (
 )
 from tailrace.subscription.store.generations.asking import ask_for_shards
 from tailrace.subscription.store.generations.waiting import next_generation
-from tailrace.subscription.store.ledgers import read_ledger
+from tailrace.subscription.store.ledgers import read_ledger, read_ledgers
 from tailrace.subscription.store.names import ShardName, worker_group
 from tailrace.subscription.store.pause import pause, resume
 from tailrace.subscription.store.requests.entries import pending_requests
 from tailrace.subscription.store.requests.letters import PendingLetter, read_letters
 from tailrace.subscription.store.requests.making import Requester, put_requests
 from tailrace.subscription.store.requests.selection import LetterSelection
+from tailrace.subscription.store.reset.entry import find_reset
+from tailrace.subscription.store.reset.steps import (
+    Operator,
+    begin_reset,
+    finish_reset,
+    plan_reset,
+    reset,
+)
 from tailrace.subscription.store.shard_units import ShardUnits
 from tailrace.testing.faults import Faults
 from tailrace.testing.groups.consumer import SimulatedProcess
@@ -48,6 +57,7 @@ from tailrace.testing.groups.world import GroupWorld
 from tailrace.testing.process import Process
 from tailrace.testing.subscriptions.checks import SubscriptionChecks
 from tailrace.testing.subscriptions.worker import Handler, SimulatedWorker, WorkingOptions
+from tailrace.testing.trace import Mark
 from tailrace.topic.view import find
 
 EVERY_LETTER: Final = LetterSelection()
@@ -184,6 +194,40 @@ class SubscriptionWorld(GroupWorld):
             checks.excuse(subscription, position)
         return bool(made.entries)
 
+    def push(self, topic: str, value: Any, *, key: str | None = None) -> Receipt:
+        """Push a message now."""
+        receipt = super().push(topic, value, key=key)
+        for name in self._subscriptions:
+            if self.stored(name).definition.topic == topic:
+                where = Partition(topic, receipt.storage, receipt.partition)
+                self.subscription_checks.resets.pushed(name, where, receipt.offset)
+        return receipt
+
+    def reset(
+        self, subscription: str, to: StartLike, *, queue: str = "mq", interrupted: bool = False
+    ) -> bool:
+        """Reset a subscription, as an operator does, whose process dies after the first step if the
+        reset is `interrupted`. False if it is refused, or moves nothing."""
+        finish_reset(self.storage, subscription)
+        try:
+            plan = plan_reset(self.storage, subscription, to, queue=queue)
+        except InvalidValue:
+            return False
+        stored, checks = self.stored(subscription), self.subscription_checks
+        if not plan.partitions or stored.definition.phase is not None:
+            return False
+        moved = [each.partition for each in plan.partitions]
+        ledgers = read_ledgers(self.storage, stored, moved)
+        self.checks.strict_order = False  # `ResetChecks` knows what is due
+        for origin in checks.resets.reset(stored, plan, ledgers):
+            checks.excuse(subscription, str(origin))
+            checks.requests.passed(subscription, str(origin))
+        step = begin_reset if interrupted else reset
+        operator, now_ms = Operator("operator", 1, "reset"), int(self.now * 1000)
+        step(self.storage, subscription, to, queue=queue, operator=operator, now_ms=now_ms)
+        self.simulation.record(Mark.NOTE, "world", f"reset {plan.queue} to {plan.target}")
+        return True
+
     def pause(self, subscription: str) -> None:
         """Pause a subscription, as an operator does."""
         pause(self.storage, subscription, "paused", "operator", int(self.now * 1000))
@@ -222,6 +266,9 @@ class SubscriptionWorld(GroupWorld):
         """Describe the partitions that are not consumed and the units without one owner."""
         found = super().outstanding()
         for name in self._subscriptions:
+            last = find_reset(self.storage.store, name)
+            if last is not None and last.pending:
+                found.append(f"{name} has not finished its reset")
             found += [f"{name} has not consumed {each}" for each in self._unfinished(name)]
             pending = pending_requests(self.storage, name)
             found += [f"{name} has not carried out {each.id}" for each in pending]
@@ -249,6 +296,7 @@ class SubscriptionWorld(GroupWorld):
             for letter in letters:
                 checks.excuse(name, letter.origin)
             checks.requests.check_ended(self.stored(name), iter(checks.dead[name]))
+            checks.resets.check_ended(name)
             topic = self.stored(name).definition.topic
             lost = self.checks.audit(worker_group(name), {topic}).lost
             if lost:

@@ -170,3 +170,24 @@ def test_the_breaker_is_updated_and_checked(cli: CommandLine) -> None:
     assert cli.run(*update, "on").stdout == f"mailer: breaker off -> {before}\n"
     wrong = cli.run(*update, "fast", status=2).stderr
     assert "--breaker is 'fast' · valid: a tailrace.Breaker" in wrong
+
+
+def test_a_reset_shows_its_plan_and_is_audited(cli: CommandLine) -> None:
+    cli.run("push", "orders", "1", "2", "3", "--key", "c7")
+    reset = ("subscription", "reset", "mailer")
+    assert (
+        "mailer: orders is at start already: nothing to do"
+        in cli.run(*reset, "--to", "start").stdout
+    )
+    plan = cli.run(*reset, "--to", "end", "--dry-run").stdout
+    assert "mailer: reset orders to end" in plan
+    assert "not delivered  3 messages; their keys continue" in plan
+    cli.run(*reset, "--to", "end", "--reason", "a bad import", "--yes")
+    plan = cli.run(*reset, "--to", "start", "--dry-run").stdout
+    assert "3 messages once more, with ids that end in +r2" in plan
+    assert (
+        "RQ are moved forward only"
+        in cli.run(*reset, "--to", "start", "--queue", "rq", "--yes", status=2).stderr
+    )
+    [line] = cli.json("audit")
+    assert (line["command"], line["reason"]) == ("subscription reset", "a bad import")

@@ -28,7 +28,10 @@ def test_each_shard_is_an_open_unit() -> None:
         ("0.0", UnitState.OPEN),
         ("0.1", UnitState.OPEN),
     ]
-    assert dict(basis.versions) == {f"subscription/{NAME}": stored(shop.backend).version}
+    assert dict(basis.versions) == {
+        f"subscription/{NAME}": stored(shop.backend).version,
+        f"subscription-reset/{NAME}": 0,
+    }
 
 
 def test_to_read_the_units_opens_the_storage_topics_that_can_be() -> None:

@@ -2,7 +2,8 @@
 
 The table ``subscription-counts/NAME`` has an entry for each shard, ``0.3``. Each commit of the
 shard's owner replaces it, so the counts and the ledgers never disagree: each message that was
-pushed is counted in `acked`, `filtered` or `discarded`, or is unacknowledged in MQ, RQ or DLQ.
+pushed is counted in `acked`, `filtered`, `discarded` or `passed`, or is unacknowledged in MQ, RQ or
+DLQ.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ class ShardCounts(msgspec.Struct):
     messages were handled, `filtered` ones did not match the filter, and `discarded` ones were
     dropped by an operator. `early` messages were acknowledged before their call, and `ended` counts
     those of them whose call has ended: the rest of an owner that was killed is `skipped`. `quiet`
-    is the version of the last pause for which nothing was in flight any more.
+    is the version of the last pause for which nothing was in flight any more. `passed` messages
+    were passed over by offset resets, less those that a reset has made to be handled again; it may
+    be negative.
     """
 
     emitted: int = 0
@@ -31,6 +34,7 @@ class ShardCounts(msgspec.Struct):
     ended: int = 0
     skipped: int = 0
     quiet: int = 0
+    passed: int = 0
 
     def plus(self, other: ShardCounts) -> ShardCounts:
         """Return the sums of two counts. That of `quiet` means nothing."""

@@ -49,6 +49,8 @@ from tailrace.subscription.store.generations.waiting import (
     redefined,
 )
 from tailrace.subscription.store.names import SUBSCRIPTIONS, ShardName, own_fence, worker_group
+from tailrace.subscription.store.reset.entry import is_pending
+from tailrace.subscription.store.reset.steps import finish_reset
 from tailrace.topic.composite import TOPICS
 
 STEPS_MAX: Final = 20
@@ -70,7 +72,10 @@ def advance(backend: Backend, name: str) -> StoredSubscription | None:
 
 
 def take_step(backend: Backend, stored: StoredSubscription) -> bool:
-    """Take the next step, unless another process is faster. False if none is possible."""
+    """Take the next step, unless another process is faster. False if none is possible: a pending
+    offset reset comes first."""
+    if is_pending(backend.store, stored.name):
+        return finish_reset(backend, stored.name)
     if stored.definition.phase is ChangePhase.MOVING:
         _move(backend, stored)
         return True

@@ -1,0 +1,1 @@
+"""Offset resets of a subscription: back or forward in its topic, forward in RQ and DLQ."""
