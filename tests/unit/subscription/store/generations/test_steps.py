@@ -363,6 +363,27 @@ def test_the_plan_says_what_moves() -> None:
     assert (same.before, same.shards, same.moved) == (4, 4, 0.0)
 
 
+def test_every_message_is_counted_once_over_all_generations() -> None:
+    shop = Shop(partitions=8, shards=4)
+    push(shop, 0, 1)
+    shop.push(None, *UNKEYED)
+    fail_all(shop, parked={1, 5})
+    for partitions, shards in ((12, 3), (8, 8)):
+        shop.topic.scale(partitions)
+        push(shop, partitions)
+        advance(shop.backend, NAME)
+        change(shop, shards)
+        stats = shop.stats()
+        assert stats.total.inserted == stats.total.accounted
+        shop.now += 1000
+        run_all(shop, succeed)
+        advance(shop.backend, NAME)
+        stats = shop.stats()
+        assert stats.total.inserted == stats.total.accounted
+    assert stats.total.dead == 2 * 4
+    assert stats.total.acked == stats.total.inserted - stats.total.dead
+
+
 def test_the_attempts_of_a_message_count_in_the_next_generation() -> None:
     shop = Shop(partitions=8, shards=4, attempts=3)
     push(shop, 0)
