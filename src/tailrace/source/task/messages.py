@@ -138,21 +138,28 @@ def _pieces(state: TaskState, bytes_max: int) -> Iterator[TaskState]:
 
 
 class MessageParts:
-    """Puts the parts of messages together, in the order of the topic. For one reader of it."""
+    """Puts the parts of messages together, in the order of the topic. For one reader of it.
+
+    Messages of other senders may come between the parts of one.
+    """
 
     def __init__(self) -> None:
-        self._parts: list[SyncMessage] = []
+        self._parts: dict[str, list[SyncMessage]] = {}
 
     def add(self, value: bytes) -> SyncMessage | None:
         """Return the message that a value of the topic completes; None if it does not."""
         message = _decode(value)
-        if message.part == 1:
-            self._parts = []
-        self._parts.append(message)
-        if len(self._parts) != message.part or message.part != message.parts:
+        if message.parts == 1:
+            return message
+        parts = [] if message.part == 1 else self._parts.pop(message.task_id, [])
+        parts.append(message)
+        if len(parts) != message.part:
+            return None  # its first parts are before the beginning of this reading
+        if message.part < message.parts:
+            self._parts[message.task_id] = parts
             return None
         states: dict[str, TaskState] = {}
-        for part in self._parts:
+        for part in parts:
             for state in part.connector_state:
                 states[state.task_id] = _joined(states.get(state.task_id), state)
         return msgspec.structs.replace(message, connector_state=tuple(states.values()))

@@ -82,6 +82,19 @@ def test_below_the_size_of_one_unit_each_part_has_one(bytes_max: int) -> None:
     assert joined(values) == whole
 
 
+def test_messages_of_others_may_come_between_the_parts_of_one() -> None:
+    owned = {f"unit {number}": UnitStatus.READING for number in range(100)}
+    divided = message((OwnedUnits(owned), SharedUnits()))
+    first, *rest = encode(divided, 1000)
+    other = msgspec.structs.replace(message((OwnedUnits(), SharedUnits())), task_id="other")
+    [between] = encode(other, 1000)
+    parts = MessageParts()
+    assert [parts.add(first), parts.add(between)] == [None, other]
+    found = [parts.add(value) for value in rest][-1]
+    assert found is not None
+    assert found.connector_state == divided.connector_state
+
+
 def test_parts_without_their_first_one_make_no_message() -> None:
     owned = {f"unit {number}": UnitStatus.READING for number in range(100)}
     _, *rest = encode(message((OwnedUnits(owned), SharedUnits())), 1000)
