@@ -38,8 +38,8 @@ def run(context: CommandContext, file: str, once: bool, allow_empty: bool, stric
 
     It reads the source into its commit log.
 
-    Run the command in as many processes as wanted, on every machine that has the hub: the tasks
-    share the splits of the source. When one ends or dies, the others take its splits. FILE may also
+    Run the command in as many processes as wanted, on the host of the hub: the tasks share the
+    splits of the source. When one ends or dies, the others take its splits. FILE may also
     be that of a pipeline whose reading is shared.
 
     Progress goes to standard error. Ctrl-C or SIGTERM stops the task after the batch in progress; a
