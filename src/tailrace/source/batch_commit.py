@@ -77,6 +77,7 @@ class BatchCommit:
             last_checksum=encoded.last_checksum if encoded.last else before.last_checksum,
             finished=batch.finished,
             lag=batch.lag,
+            batches=before.batches + 1,
         )
         table: dict[TableKey, bytes | None] = dict([state_entry(source, self.after)])
         parent = before.split.id

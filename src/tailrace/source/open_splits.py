@@ -131,13 +131,23 @@ class OpenSplits:
                 continue
             except BaseException:
                 # A generator that has raised cannot continue.
-                self._postpone(split_id)
+                self.postpone(split_id)
                 raise
             self._errors.pop(split_id, None)
             self._turns.rotate(-1)
             if batch is not None:
                 return split_id, batch
         return None
+
+    def postpone(self, split_id: str) -> None:
+        """Read a split again from its stored position after an error: in the next step, or later if
+        it had others."""
+        errors = self._errors.get(split_id, 0) + 1
+        delay_s = min(ERROR_S * 2 ** min(errors - 1, 10), ERROR_MAX_S) if errors > 1 else 0.0
+        self.close(split_id)
+        self._put(split_id, _Place.OPEN)
+        self._errors[split_id] = errors
+        self._later[split_id] = self._clock.monotonic() + delay_s
 
     def status(self, unit: str) -> UnitStatus:
         """Return what is left to do in an owned unit."""
@@ -178,15 +188,6 @@ class OpenSplits:
     def _unit(self, split_id: str) -> str:
         return unit_of(self._graph.states[split_id].split)
 
-    def _postpone(self, split_id: str) -> None:
-        """Have a split wait that had an error: until the next step, or longer if it had others."""
-        errors = self._errors.get(split_id, 0) + 1
-        delay_s = min(ERROR_S * 2 ** min(errors - 1, 10), ERROR_MAX_S) if errors > 1 else 0.0
-        self.close(split_id)
-        self._put(split_id, _Place.OPEN)
-        self._errors[split_id] = errors
-        self._later[split_id] = self._clock.monotonic() + delay_s
-
     def _add_failed(self) -> None:
         """Have splits wait again that had errors, once it is time to."""
         if self._later:
@@ -211,4 +212,8 @@ class OpenSplits:
         last = find_last(self._log, state)
         known = self._graph.states
         followed = {each: known[each].position for each in state.split.follows if each in known}
-        return self._session.read(state.split, state.position, last, followed)
+        try:
+            return self._session.read(state.split, state.position, last, followed)
+        except BaseException:
+            self.postpone(split_id)
+            raise

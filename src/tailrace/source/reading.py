@@ -12,11 +12,7 @@ from typing import Final
 
 from tailrace.backend.contract import FENCES, Change, Fence, TableKey, Transaction
 from tailrace.clock import Clock
-from tailrace.errors import (
-    BackendUnavailable,
-    Conflict,
-    Fenced,
-)
+from tailrace.errors import BackendUnavailable, Conflict, Fenced
 from tailrace.source.batch_commit import BatchCommit
 from tailrace.source.changes import Changes
 from tailrace.source.checked_batch import checked_batch, checked_first_splits
@@ -145,7 +141,7 @@ class SplitReading:
             else:
                 self._stale_fences.append(unit)
         self._others_due = self._sweep_due = True
-        with contextlib.suppress(BackendUnavailable):  # the next step does it then
+        with contextlib.suppress(BackendUnavailable, OSError):  # the next step does it then
             self._open_splits()
 
     def _read(self, units: Collection[str]) -> StoredSplits:
@@ -301,8 +297,13 @@ class SplitReading:
     def _take(self, split_id: str, batch: Batch) -> None:
         """Store a batch."""
         before = self._graph.states[split_id]
-        batch = checked_batch(before.split, batch)
-        encoded = EncodedBatch(self._output, batch, self._clock.now_ms())
+        try:
+            batch = checked_batch(before.split, batch)
+            encoded = EncodedBatch(self._output, batch, self._clock.now_ms())
+        except BaseException:
+            # The split would go on after a batch that nobody stores.
+            self._open.postpone(split_id)
+            raise
         fence = self._fences[unit_of(before.split)]
         self._pending = BatchCommit(self._output, before, fence, batch, encoded)
         self._store(self._pending)

@@ -47,7 +47,8 @@ class SplitState(msgspec.Struct, frozen=True):
 
     `last` is the position of the last record that it appended, or one shortly before: other appends
     at the same time may come between. `last_checksum` identifies the record among them. `rows`
-    counts the rows appended so far. `lag` is that of the last batch.
+    counts the rows appended so far, `batches` the batches stored: so each batch changes the state.
+    `lag` is that of the last batch.
     """
 
     split: Split
@@ -57,6 +58,7 @@ class SplitState(msgspec.Struct, frozen=True):
     rows: int = 0
     finished: bool = False
     lag: int | None = None
+    batches: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tailrace.backend.contract import Transaction
-from tailrace.errors import Error
+from tailrace.errors import BackendUnavailable, Error
 from tailrace.hub.hub import Hub
 from tailrace.hub.topic import Topic
 from tailrace.log.record import Record
@@ -162,6 +162,24 @@ def test_messages_of_an_unknown_outcome_are_stored_once(
     setattr(backend, moment, once(unknown))
     finish(run)
     assert [message.value for message in all_messages(orders)] == [1, 2]
+
+
+def test_messages_are_read_again_if_the_hub_does_not_answer_when_their_topic_is_looked_up(
+    begin: Begin, orders: Topic[Any], backend: FaultyBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = begin(pushing("orders", *(messages(("k", str(number))) for number in range(3))))
+    run.step()
+    with monkeypatch.context() as patch:
+
+        def fail(key: str) -> Any:
+            raise BackendUnavailable("the store does not answer", "try again")
+
+        patch.setattr(backend.store, "get", fail)
+        with pytest.raises(BackendUnavailable):
+            run.step()
+    assert not run.done
+    finish(run)
+    assert [message.value for message in all_messages(orders)] == [0, 1, 2]
 
 
 def test_identities_in_a_column_order_rows_beside_one_that_is_too_large(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.backend.contract import Fence, raise_fence
+from tailrace.backend.contract import Change, Fence, raise_fence
 from tailrace.errors import BackendUnavailable, Fenced
 from tailrace.hub.topic import Topic
 from tailrace.source.encoded_batch import SourceOutput
@@ -209,6 +209,29 @@ def test_a_newer_owner_takes_a_unit_at_the_next_batch(
     assert list(reading.units) == ["b"]
 
 
+def test_what_an_earlier_owner_stores_while_a_unit_is_taken_is_not_read_again(
+    opened: Opened,
+    backend: FaultyBackend,
+    epoch: Fence,
+    log: Topic[Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script: Script = {"a": [Batch(rows(f"a{number}"), number) for number in (1, 2, 3)]}
+    earlier, newer = opened(scripted(script), "a"), opened(scripted(script))
+    earlier.step()
+    commit = backend.store.commit
+
+    def commit_after_a_batch(change: Change) -> int:
+        monkeypatch.setattr(backend.store, "commit", commit)
+        earlier.step()
+        return commit(change)
+
+    monkeypatch.setattr(backend.store, "commit", commit_after_a_batch)
+    newer.claim(["a"], epoch)
+    finish(newer)
+    assert values(log) == ["a1", "a2", "a3"]
+
+
 def test_a_unit_without_splits_is_not_owned(opened: Opened) -> None:
     reading = opened(scripted({"a": [None]}), "a", "removed")
     assert list(reading.units) == ["a"]
@@ -240,3 +263,29 @@ def test_a_claim_while_the_log_does_not_answer_is_completed_by_the_next_step(
         assert reading.units == {"a": UnitStatus.WAITING}
     finish(reading)
     assert values(log) == ["a1", "a2"]
+
+
+def test_a_claim_while_the_system_refuses_to_open_one_split_is_kept_and_others_are_read(
+    opened: Opened, log: Topic[Any], clock: ManualClock
+) -> None:
+    class Refusing(ScriptedReading):
+        refuses = True
+
+        def read(self, split: Split, *rest: Any) -> Iterator[Batch | None]:
+            if split.id == "a" and self.refuses:
+                raise ConnectionError("refused")
+            return super().read(split, *rest)
+
+    script: Script = {name: [Batch(rows(name), 1, finished=True)] for name in "ab"}
+    refusing = Refusing(script, (Split("a"), Split("b")))
+    reading = opened(refusing, "a", "b", until=Until.STOPPED)
+    assert reading.units == {"a": UnitStatus.READING, "b": UnitStatus.WAITING}
+    with pytest.raises(ConnectionError):
+        reading.step()
+    finish(reading)
+    assert values(log) == ["b"]
+    assert reading.failing
+    refusing.refuses = False
+    clock.advance(1)
+    finish(reading)
+    assert values(log) == ["b", "a"]

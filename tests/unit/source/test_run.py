@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tailrace.backend.contract import FENCES, Change
+from tailrace.backend.contract import FENCES, Change, Transaction
 from tailrace.errors import BackendUnavailable, Error, Fenced, OutcomeUnknown
 from tailrace.hub.hub import Hub
 from tailrace.hub.topic import Topic
@@ -228,6 +228,26 @@ def test_an_end_of_unknown_outcome_is_stored_once(
     setattr(backend, moment, once(unknown))
     finish(run)
     assert values(log) == ["a1", "c1"]
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_children_of_an_unknown_outcome_are_stored_although_the_position_is_the_same(
+    moment: str, begin: Begin, log: Topic[Any], backend: FaultyBackend
+) -> None:
+    script: Script = {
+        "a": [Batch(None, 0), Batch(None, 0, children=(Split("c"),)), Batch(None, 3)],
+        "c": [Batch(rows("c1"), 1)],
+    }
+    run = begin(scripted(script, Split("a")))
+    run.step()
+
+    def fail_once(transaction: Transaction) -> None:
+        setattr(backend, moment, lambda _: None)
+        unknown()
+
+    setattr(backend, moment, fail_once)
+    finish(run)
+    assert values(log) == ["c1"]
 
 
 def test_a_batch_that_could_not_be_stored_is_stored_by_the_next_step(
