@@ -13,8 +13,6 @@ import pytest
 from tailrace.backend.contract import FENCES, Change
 from tailrace.subscription.shard.intake import Intake
 from tailrace.subscription.shard.streams import ShardStreams
-from tailrace.subscription.store import shard_units
-from tailrace.subscription.store.generations import steps as generation_steps
 from tailrace.subscription.store.reset import apply, steps
 from tailrace.testing.simulation import Violation
 from tests.simulation import resharded
@@ -87,12 +85,6 @@ def without_fences(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "_pending", pending)
 
 
-def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shards are granted while a reset is pending, and nobody finishes it."""
-    monkeypatch.setattr(shard_units, "find_reset", lambda *_: None)
-    monkeypatch.setattr(generation_steps, "is_pending", lambda *_: False)
-
-
 def without_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages that are read again are the same messages."""
     right = Intake.add
@@ -110,7 +102,6 @@ def without_the_numbers_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
 
 MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], Found] = {
     without_fences: Found((3, 6, 7), "is not due|the ledger holds"),
-    without_waiting: Found((0, 1, 3), "has not consumed|has not finished"),
     without_numbers: Found((0, 1, 3), "twice|is not due"),
     without_the_numbers_of_others: Found((5, 6, 21), "is not due"),
 }
