@@ -186,7 +186,8 @@ class KeyLanes:
         return 0 if lane is None else lane.count
 
     def reaches(self, name: LaneName, id: int) -> bool:
-        """True if a lane has this message or a later one, whose id is known."""
+        """True if a lane has, or had since it began, this message or a later one whose id is
+        known."""
         lane = self._lanes.get(name)
         return lane is not None and bool(lane.ids) and id <= lane.ids[-1]
 

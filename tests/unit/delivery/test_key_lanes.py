@@ -177,7 +177,7 @@ class LanesModel(RuleBasedStateMachine):
         if self.lanes.lane_state(key) is LaneState.FAILED:
             id = drawn.draw(sampled_from(known))
             assert self.lanes.reaches(key, id)
-            assert not self.lanes.reaches(key, max(known) + 1)
+            assert not self.lanes.reaches(key, self.next_id + 1)
             self.lanes.remove(key, id)
             self.model[key].remove(id)
 
