@@ -8,11 +8,9 @@ from functools import partial
 from random import Random
 from typing import Any
 
-import msgspec
-
 from tailrace import Delivery, Reject, Retry, RetryLater
 from tailrace.clock import utc_time
-from tailrace.delivery.load_control import UNLIMITED
+from tailrace.delivery.load_control import UNLIMITED, LoadControl
 from tailrace.subscription.shard.queues import OnDeadLetter
 from tailrace.subscription.store.ledgers import read_ledgers
 from tailrace.testing.faults import Faults
@@ -136,7 +134,7 @@ def trial(
 
     With `slice_max`, a call has up to so many messages of a partition. RQ and DLQ mirror the topic,
     or have `queue_factor` times as many partitions. With `limited`, the workers have few calls
-    together, and long ones.
+    have few calls together, and long ones, and a throttle.
     """
     random = Random(f"subscription trial {seed}")
     world = SubscriptionWorld(seed, Faults.drawn(random))
@@ -144,7 +142,9 @@ def trial(
     world.topic("orders", partitions=partitions)
     policy = random.choice([OnDeadLetter.BLOCK, OnDeadLetter.BLOCK, OnDeadLetter.CONTINUE])
     shards = random.choice([n for n in (1, 2, 4) if n <= partitions])
-    total = shards + Random(f"total {seed}").choice([0, 1, 2]) if limited else None
+    total = (
+        shards + Random(f"total {seed}").choice([0, 1, 2]) if limited and not slice_max else None
+    )
     world.subscription(
         NAME,
         "orders",
@@ -152,7 +152,7 @@ def trial(
         policy=policy,
         shards=shards,
         queue_partitions=None if queue_factor is None else queue_factor * partitions,
-        load=msgspec.structs.replace(UNLIMITED, concurrency_total=total),
+        load=LoadControl(total, breaker_run=None) if limited else UNLIMITED,
     )
     every_s = random.choice([0.2, 0.4])
     orders = [(_key(random), number) for number in range(round(FAULTY_S / every_s))]

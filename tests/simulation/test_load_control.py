@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
+from tailrace.delivery import throttle
+from tailrace.subscription.shard.load.throttle import ErrorThrottle
 from tailrace.subscription.worker.owned_shard import OwnedShard
 from tailrace.testing.simulation import Violation
 from tests.simulation.subscribed import run
 from tests.support.counts import count
 from tests.support.evidence import RecordEvidence
 
+THROTTLED_SEEDS = count("throttled_seeds", test=20, soak=1000)
 SEEDS = count("calls_total_seeds", test=20, soak=1000)
 
 
@@ -28,6 +33,44 @@ def test_all_workers_together_make_no_more_calls_than_the_total(
     record_evidence("subscriptions", what, SEEDS, range(SEEDS), len(violations))
     if violations:
         pytest.fail("\n\n".join(map(str, violations[:3])), pytrace=False)
+
+
+@pytest.mark.part("subscriptions")
+@pytest.mark.timeout(3000)
+def test_messages_that_a_throttle_holds_back_are_called_in_order_at_last(
+    record_evidence: RecordEvidence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(throttle, "BURST", 1)
+    monkeypatch.setattr(throttle, "BURST_MIN", 1)
+    held: Counter[bool] = Counter()
+    admit = ErrorThrottle.admit
+
+    def counted(throttle: ErrorThrottle, now: float) -> bool:
+        admitted = admit(throttle, now)
+        held[admitted] += 1
+        return admitted
+
+    monkeypatch.setattr(ErrorThrottle, "admit", counted)
+    violations = []
+    for seed in range(THROTTLED_SEEDS):
+        try:
+            run(seed, limited=True, pauses=seed % 3 == 0, slice_max=3 * (seed % 2))
+        except Violation as violation:
+            violations.append(violation)
+    what = "virtual minutes of a subscription with a tight throttle under faults"
+    seeds = range(THROTTLED_SEEDS)
+    record_evidence("subscriptions", what, THROTTLED_SEEDS, seeds, len(violations))
+    if violations:
+        pytest.fail("\n\n".join(map(str, violations[:3])), pytrace=False)
+    assert held[False] > THROTTLED_SEEDS
+
+
+def test_a_throttle_that_forgets_when_to_go_on_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(throttle, "BURST", 1)
+    monkeypatch.setattr(throttle, "BURST_MIN", 1)
+    monkeypatch.setattr(ErrorThrottle, "_refill", lambda throttle, now: None)
+    with pytest.raises(Violation, match="has not consumed"):
+        run(1, limited=True)
 
 
 def test_calls_beyond_the_part_of_a_shard_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

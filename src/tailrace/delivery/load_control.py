@@ -2,11 +2,13 @@
 
 `concurrency_total` is the most calls at a time over all workers. It is divided among the shards: an
 owner never has more calls of a shard under way than the shard's part, so the sum holds wherever the
-shards are. `breaker` says when dead letters are so many that the subscription pauses.
+shards are. `breaker` says when dead letters are so many that the subscription pauses,
+and `throttle` how many messages may fail in a second before it calls fewer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Final, Literal, NamedTuple, TypeAlias, TypedDict, TypeVar
 
@@ -14,6 +16,8 @@ import msgspec
 
 from tailrace.amount import is_whole
 from tailrace.delivery.breaker import RUN, Breaker
+from tailrace.delivery.share import format_share
+from tailrace.delivery.throttle import SHARE, Throttle, parse_throttle
 from tailrace.errors import InvalidValue
 
 T = TypeVar("T")
@@ -33,6 +37,7 @@ class LoadOptions(TypedDict, total=False):
 
     concurrency_total: Total
     breaker: BreakerLike
+    throttle: float | str | None
 
 
 class LoadControl(msgspec.Struct, frozen=True):
@@ -42,6 +47,11 @@ class LoadControl(msgspec.Struct, frozen=True):
     breaker_run: int | None = RUN
     breaker_ratio: float = _DEFAULT.ratio
     breaker_window_ms: int = _DEFAULT.window // _MILLISECOND
+    throttle: float | None = SHARE
+
+    def throttle_of(self, shards: int) -> Throttle | None:
+        """Return the throttle of each of so many shards."""
+        return None if self.throttle is None else Throttle.of_shard(self.throttle, shards)
 
     @property
     def breaker(self) -> Breaker | None:
@@ -74,7 +84,9 @@ class LoadControl(msgspec.Struct, frozen=True):
     def options(self) -> LoadOptions:
         """The options that make any load control this one."""
         return LoadOptions(
-            concurrency_total=self.concurrency_total or OFF, breaker=self.breaker or OFF
+            concurrency_total=self.concurrency_total or OFF,
+            breaker=self.breaker or OFF,
+            throttle=OFF if self.throttle is None else format_share(self.throttle),
         )
 
     @property
@@ -83,7 +95,7 @@ class LoadControl(msgspec.Struct, frozen=True):
         return {option: str(value) for option, value in self.options.items()}
 
 
-UNLIMITED: Final = LoadControl(None, None)
+UNLIMITED: Final = LoadControl(None, breaker_run=None, throttle=None)
 """Load control of which every part is off."""
 
 
@@ -92,6 +104,7 @@ class LoadChange(NamedTuple):
 
     concurrency_total: Total = None
     breaker: Breaker | Literal["off"] | None = None
+    throttle: float | Literal["off"] | None = None
 
     def applied(self, base: LoadControl) -> LoadControl:
         """Return load control with these parts changed."""
@@ -104,18 +117,29 @@ class LoadChange(NamedTuple):
             changes["breaker_run"] = self.breaker.run
             changes["breaker_ratio"] = self.breaker.ratio
             changes["breaker_window_ms"] = self.breaker.window // _MILLISECOND
+        if self.throttle is not None:
+            changes["throttle"] = _unless_off(self.throttle)
         return msgspec.structs.replace(base, **changes)
 
 
 NO_CHANGE: Final = LoadChange()
 
 
-def parse_load(*, concurrency_total: object = None, breaker: object = None) -> LoadChange:
+def parse_load(
+    *, concurrency_total: object = None, breaker: object = None, throttle: object = None
+) -> LoadChange:
     """Return the load control that a user gives. Raises `InvalidValue`, which names the option."""
-    parsed: Breaker | Literal["off"] | None = None
-    if breaker is not None:
-        parsed = OFF if breaker == OFF else Breaker.parse(breaker)
-    return LoadChange(_parse_total(concurrency_total), parsed)
+    return LoadChange(
+        _parse_total(concurrency_total),
+        _parsed(breaker, Breaker.parse),
+        _parsed(throttle, parse_throttle),
+    )
+
+
+def _parsed(given: object, parse: Callable[[object], T]) -> T | Literal["off"] | None:
+    if given is None or given == OFF:
+        return None if given is None else OFF
+    return parse(given)
 
 
 def _unless_off(value: T | Literal["off"]) -> T | None:
@@ -123,8 +147,10 @@ def _unless_off(value: T | Literal["off"]) -> T | None:
 
 
 def _parse_total(given: object) -> Total:
-    if given is None or given == OFF:
-        return None if given is None else OFF
+    return _parsed(given, _whole_total)
+
+
+def _whole_total(given: object) -> int:
     if not (is_whole(given) and given >= 1):
         valid = f"a whole number, at least that of the shards, or {OFF!r}"
         raise InvalidValue("concurrency_total", given, valid)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tailrace.delivery.load_control import LoadControl, parse_load
+from tailrace.delivery.load_control import UNLIMITED, LoadControl, parse_load
+from tailrace.delivery.throttle import Throttle
 from tailrace.errors import InvalidValue
 
 
@@ -58,3 +59,25 @@ def test_what_is_not_given_stays_as_it_is_and_off_removes_a_part() -> None:
 def test_the_options_of_load_control_make_any_other_the_same(load: LoadControl) -> None:
     for held in (LoadControl(), LoadControl(3)):
         assert parse_load(**load.options).applied(held) == load
+
+
+@pytest.mark.parametrize(("given", "share"), [("10%", 0.1), (0.25, 0.25), ("100%", 1.0), (1, 1.0)])
+def test_a_throttle_is_a_share(given: Any, share: float) -> None:
+    load = parse_load(throttle=given).applied(UNLIMITED)
+    assert load.throttle == share
+    assert load.throttle_of(4) == Throttle(share, 250)
+    assert parse_load(**load.options).applied(LoadControl()) == load
+
+
+@pytest.mark.parametrize("wrong", ["", "10", "0%", "101%", 0, 1.5, -0.1, True, "ten", float("nan")])
+def test_what_is_no_share_is_refused(wrong: Any) -> None:
+    with pytest.raises(InvalidValue, match=r"^throttle is .* valid: more than 0% .* 'on' or 'off'"):
+        parse_load(throttle=wrong)
+
+
+def test_the_throttle_is_on_unless_it_is_turned_off() -> None:
+    assert LoadControl().throttle_of(1) == Throttle(0.1, 1000)
+    assert LoadControl().throttle_of(100) == Throttle(0.1, 20)
+    assert UNLIMITED.throttle_of(1) is None
+    assert parse_load(throttle="off").applied(LoadControl()).throttle is None
+    assert parse_load(throttle="on").applied(UNLIMITED).throttle == 0.1

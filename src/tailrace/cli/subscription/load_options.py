@@ -18,6 +18,12 @@ _OPTIONS: Final = (
         metavar="BREAKER|on|off",
         help="Dead letters that pause the subscription.  [default: run=100,ratio=50%,window=10m]",
     ),
+    click.option(
+        "--throttle",
+        metavar="SHARE|on|off",
+        help="Failures in a second before fewer messages are called, as a share of the usual calls."
+        "  [default: 10%]",
+    ),
 )
 
 

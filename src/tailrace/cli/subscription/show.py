@@ -116,6 +116,7 @@ def _subscription_text(found: SubscriptionDetail) -> str:
         ("filter", settings.filter or "none"),
         ("concurrency", _concurrency(settings)),
         ("breaker", settings.breaker),
+        ("throttle", settings.throttle),
         ("start", settings.start),
         ("created", format_time(found.created)),
     ]

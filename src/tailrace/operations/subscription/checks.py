@@ -14,6 +14,7 @@ from tailrace.hub.hub import Hub
 from tailrace.operations.problem import Problem
 from tailrace.operations.subscription.health import (
     blocked_text,
+    held_back_text,
     lag_text,
     requests_text,
     resume_command,
@@ -27,6 +28,9 @@ from tailrace.topic.scaling import enough_partitions
 
 RETRY_MAX: Final = timedelta(minutes=1)
 """A key that is retried for longer is a problem; before, it is a note."""
+
+HELD_BACK_MAX: Final = timedelta(seconds=10)
+"""A throttle that held a message back within this time still does: it stores when it did."""
 
 
 class CheckedSubscription(NamedTuple):
@@ -81,6 +85,8 @@ def _problems(hub: Hub, info: SubscriptionInfo, now: datetime) -> Iterator[tuple
         if info.requests:
             what += f", {requests_text(info)}"
         yield what, f"start its {runs}s; {explain}"
+    if info.held_back is not None and info.workers and now - info.held_back < HELD_BACK_MAX:
+        yield held_back_text(info), explain
     for each in silent_workers(hub, info):
         yield silence_text(each), f"tailrace subscription show {name}"
     if backlog.blocked:

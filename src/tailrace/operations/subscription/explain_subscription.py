@@ -17,6 +17,7 @@ from tailrace.operations.subscription.explain_key import attempts_text, owner_fa
 from tailrace.operations.subscription.health import (
     SubscriptionState,
     blocked_text,
+    held_back_text,
     judge,
     lag_of,
     requests_text,
@@ -196,6 +197,9 @@ def _problems(info: SubscriptionInfo, state: SubscriptionState) -> Iterator[Fact
     backlog = info.backlog
     if backlog.blocked_keys and state is not SubscriptionState.BLOCKED:
         yield Fact("blocked", blocked_text(info))
+    held = info.held_back
+    if held is not None and backlog.mq and backlog.oldest is not None and held >= backlog.oldest:
+        yield Fact("throttle", f"{held_back_text(info)}; last at {time_text(held)}")
     if backlog.aside:
         letters = format_amount(backlog.aside, "dead letter")
         yield Fact("set aside", f"{letters} that block{'s' * (backlog.aside == 1)} no key")

@@ -121,6 +121,12 @@ def blocked_text(info: SubscriptionInfo) -> str:
     return f"{blocked}, {info.backlog.behind:,} behind {'it' if count == 1 else 'them'}"
 
 
+def held_back_text(info: SubscriptionInfo) -> str:
+    """Return that the throttle holds messages back, and why."""
+    share, waiting = info.load.texts["throttle"], format_amount(info.backlog.mq, "message")
+    return f"the throttle holds back {waiting}: those that fail are {share} of the usual calls"
+
+
 def requests_text(info: SubscriptionInfo) -> str:
     """Return the number of requests that wait."""
     verb = "waits" if info.requests == 1 else "wait"

@@ -13,6 +13,7 @@ class LoadTexts(TypedDict, total=False):
 
     concurrency_total: str | None
     breaker: str | None
+    throttle: str | None
 
 
 def parse_load_texts(texts: LoadTexts) -> LoadOptions:

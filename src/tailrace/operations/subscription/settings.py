@@ -63,6 +63,7 @@ class SubscriptionSettings:
     endpoint: EndpointSettings | None
     concurrency_total: str
     breaker: str
+    throttle: str
 
     @property
     def changeable(self) -> dict[str, object]:
@@ -74,6 +75,7 @@ class SubscriptionSettings:
             "filter": self.filter,
             "concurrency_total": self.concurrency_total,
             "breaker": self.breaker,
+            "throttle": self.throttle,
         }
         if self.endpoint is not None:
             found |= asdict(self.endpoint)

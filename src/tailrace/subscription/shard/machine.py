@@ -114,6 +114,7 @@ class ShardMachine:
             payloads=self._payloads,
             requests=self.requests,
         )
+        self._turns.throttle.restore(self.counts, now_ms - now * 1000)
 
     def follow(self, options: ShardOptions) -> None:
         """Continue with other options."""
@@ -193,7 +194,7 @@ class ShardMachine:
         turn is taken because too many moves wait: their commit comes first."""
         if self.draining or not self.loaded:
             return None
-        times = (self.lag.due if self._turns.may_move else None, self.requests.due)
+        times = (self.lag.due if self._turns.may_move else None, self.requests.due, self._turns.due)
         return min((at for at in times if at is not None), default=None)
 
     @property
@@ -270,6 +271,7 @@ class ShardMachine:
             self._ended_early(turn, outcome)
             return
         origin = turn.known_origin
+        self._turns.count(turn, outcome.kind, now)
         if turn.alone:
             self._outbox.ready.ends_alone = self._outbox.urgent = True
         if outcome.kind is OutcomeKind.LATER:
@@ -282,7 +284,6 @@ class ShardMachine:
                 self.filtering.add()
             else:
                 self.counts.acked += turn.messages
-                self._turns.breaker.succeeded(turn.messages, now)
                 self._outbox.ready.push(turn.outputs)
             self._turns.succeeded(turn, now)
             return
@@ -343,6 +344,7 @@ class ShardMachine:
             )
         if not ready:
             return None
+        self._turns.throttle.store(self.counts)
         ready.counts, ready.worker = replace(self.counts), self.worker
         self._outbox.begin(ready)
         return ready

@@ -9,6 +9,7 @@ from typing import Final
 from tailrace.delivery.breaker import Breaker
 from tailrace.delivery.filter.batch_filter import BatchFilter
 from tailrace.delivery.retry import Retry
+from tailrace.delivery.throttle import Throttle
 from tailrace.subscription.shard.attempts import Attempts
 from tailrace.subscription.shard.queues import OnDeadLetter
 
@@ -54,6 +55,8 @@ class ShardOptions:
     """The most calls of the shard at a time; None if only the worker limits them."""
     breaker: Breaker | None = None
     """The dead letters of the shard that pause its subscription; None if none do."""
+    throttle: Throttle | None = None
+    """The messages of the shard that may fail before fewer are called; None if all may."""
 
     def used_up(self, attempts: Attempts) -> bool:
         """True if a message has no attempt left."""

@@ -12,6 +12,7 @@ from typing import Final
 
 from tailrace.delivery.fetched import FetchedBatch
 from tailrace.delivery.outcome import CallOutcome, OutcomeKind
+from tailrace.delivery.throttle import Throttle
 from tailrace.message import Partition
 from tailrace.subscription.shard.attempt_book import AttemptBook
 from tailrace.subscription.shard.attempts import Attempts, Begun, Origin
@@ -20,6 +21,8 @@ from tailrace.subscription.shard.commit.outbox import Outbox
 from tailrace.subscription.shard.intake import Intake, MainStream
 from tailrace.subscription.shard.lag import KeyLag
 from tailrace.subscription.shard.load.breaker import DeadLetterBreaker
+from tailrace.subscription.shard.load.deliverable import Deliverable
+from tailrace.subscription.shard.load.throttle import ErrorThrottle
 from tailrace.subscription.shard.moved_record import origin_of
 from tailrace.subscription.shard.options import Acking, ShardOptions
 from tailrace.subscription.shard.payloads import Payloads, RecordRow
@@ -56,16 +59,18 @@ class Turns:
         self._payloads = payloads
         self._requests = requests
         self.breaker = DeadLetterBreaker(options.breaker)
+        self.throttle = ErrorThrottle(_throttle_of(options))
         self._waiting: deque[Turn] = deque()
         """Those that are to be moved, and wait for their records or for room."""
         self.unread: Origin | None = None
         """A dead letter whose attempts have to be read before more can be done, or None."""
-        self._deliverable: deque[Turn] = deque()
+        self._deliverable = Deliverable(self.throttle)
 
     def follow(self, options: ShardOptions) -> None:
         """Continue with other options."""
         self.options = options
         self.breaker.follow(options.breaker)
+        self.throttle.follow(_throttle_of(options))
 
     def add(self, batch: FetchedBatch, rows: Sequence[int]) -> None:
         """Add messages that were read from MQ."""
@@ -95,6 +100,11 @@ class Turns:
         return self._intake.next_read()
 
     @property
+    def due(self) -> float | None:
+        """When a message that the throttle holds back may be called; None if there is none."""
+        return self.throttle.due if self._calls.prepared < self.options.calls_ahead else None
+
+    @property
     def may_move(self) -> bool:
         """True if another message may be moved: not too many wait for a commit."""
         moves = len(self._waiting) + self._outbox.moves
@@ -116,7 +126,21 @@ class Turns:
         for turn in turns:
             if turn.slice is not None:
                 self._calls.end(turn)
+                self.throttle.withdraw(turn.messages)
                 self._take_apart(turn, failed=True)
+
+    def count(self, turn: Turn, kind: OutcomeKind, now: float) -> None:
+        """Let the breaker and the throttle know how a call has ended."""
+        if kind is OutcomeKind.SUCCESS:
+            self.breaker.succeeded(turn.messages, now)
+        if turn.queue is not Queue.MQ:
+            return
+        if kind is OutcomeKind.SUCCESS:
+            self.throttle.succeeded(turn.messages, now)
+        elif kind is OutcomeKind.RETRY:
+            self.throttle.failed(now)
+        else:
+            self.throttle.withdraw(turn.messages)
 
     def succeeded(self, turn: Turn, now: float) -> None:
         """Have a message acknowledged whose call succeeded, or that did not match."""
@@ -202,7 +226,7 @@ class Turns:
                 route = self._lag.route(turn)
                 if route is MessageRoute.DELIVER:
                     if not self._requests.hold(turn):
-                        self._deliverable.append(turn)
+                        self._deliverable.add((turn,))
                 elif self._outbox.full or self._find(turn) is None:
                     self._waiting.append(turn)
                 else:
@@ -240,22 +264,24 @@ class Turns:
     def _carry_out(self, now: float) -> tuple[Partition, int] | None:
         """Carry out requests. Returns the place of a record that has to be read for it."""
         missing = self._requests.discard()
-        self._deliverable += self._requests.turns(now)
+        self._deliverable.add(self._requests.turns(now))
         self._waiting += self._requests.pop_released()
         return missing or (self._move_turns(now) if self._waiting else None)
 
     def _prepare(self, now: float) -> tuple[Partition, int] | None:
         """Prepare some calls ahead. Returns the place of a record that has to be read for it."""
-        self.unread = None
-        while self._deliverable and self._calls.prepared < self.options.calls_ahead:
-            turn = self._deliverable[0]
+        self.unread, self.throttle.waits = None, False
+        while self._calls.prepared < self.options.calls_ahead:
+            turn = self._deliverable.first(now)
+            if turn is None:
+                break
             if self._find(turn) is None:
                 return self._lag.place(turn)
             turn.origin = origin_of(turn.queue, turn.known_record)
             if turn.queue is Queue.DLQ and turn.origin not in self._book:
                 self.unread = turn.origin
                 return None
-            self._deliverable.popleft()
+            self._deliverable.remove(turn)
             self._admit(turn, now)
         return None
 
@@ -281,6 +307,7 @@ class Turns:
         turn.alone = self._book.suspect(origin)
         permitted = False
         if turn.queue is Queue.MQ:
+            self.throttle.begin(turn.messages)
             partition, offset = self._lag.place(turn)
             turn.alone |= offset in self._intake[partition].suspects
             permitted = turn.slice is None and offset in self._intake[partition].permitted
@@ -290,3 +317,8 @@ class Turns:
         if turn.record is None:
             turn.record = self._payloads.find(*self._lag.place(turn))
         return turn.record
+
+
+def _throttle_of(options: ShardOptions) -> Throttle | None:
+    """Return the throttle. What is acknowledged before its call never moves to RQ."""
+    return None if options.acking is Acking.BEFORE_CALL else options.throttle

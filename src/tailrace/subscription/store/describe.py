@@ -6,13 +6,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tailrace.backend.contract import Backend
+from tailrace.backend.table_scan import scan_all
 from tailrace.clock import utc_time
+from tailrace.delivery.load_control import UNLIMITED, LoadControl
 from tailrace.delivery.retry import Retry
 from tailrace.errors import UnknownTopic
 from tailrace.message import Partition
 from tailrace.subscription.endpoint.definition import Endpoint
 from tailrace.subscription.layout.agreement import valid_shards
 from tailrace.subscription.layout.generation import ChangePhase
+from tailrace.subscription.shard.commit.counts import counts_table, decode_counts
 from tailrace.subscription.shard.queues import OnDeadLetter
 from tailrace.subscription.store.backlog import (
     NO_BACKLOG,
@@ -78,7 +81,8 @@ class SubscriptionInfo:
     that was asked for, and `fed` are the older storage topics of RQ and DLQ that shards are fed
     from. `requests` is the number of pending requests of operators. With `topic_deleted` the
     backlog is not known. `endpoint` is where it delivers over HTTP; None for a handler. `queue` is
-    True for the consumer of a queue.
+    True for the consumer of a queue. `held_back` is the time at which its throttle last held a
+    message back; None if it never did, or is off.
     """
 
     name: str
@@ -102,6 +106,8 @@ class SubscriptionInfo:
     queue: bool = False
     following: NextShards | None = None
     fed: tuple[FedStorage, ...] = ()
+    load: LoadControl = UNLIMITED
+    held_back: datetime | None = None
 
     @property
     def kind(self) -> str:
@@ -140,6 +146,8 @@ def describe(backend: Backend, name: str) -> SubscriptionInfo:
         len(backend.store.scan(f"{REQUESTS}{name}/")),
         definition.opened,
         queue=definition.queue,
+        load=definition.load,
+        held_back=_held_back(backend, name) if definition.load.throttle else None,
     )
     if stored is None:
         return info
@@ -163,6 +171,12 @@ def _following(backend: Backend, stored: StoredSubscription) -> NextShards | Non
         return NextShards(following.shards, None, waits_for, None, "")
     since = utc_time(change.since_ms) if change.since_ms else None
     return NextShards(following.shards, change.phase, waits_for, since, change.by)
+
+
+def _held_back(backend: Backend, name: str) -> datetime | None:
+    counts = [decode_counts(value) for _, value in scan_all(backend.table, counts_table(name))]
+    latest_ms = max((each.held_ms for each in counts), default=0)
+    return utc_time(latest_ms) if latest_ms else None
 
 
 def _closed(backend: Backend, stored: StoredSubscription) -> ClosedStorage | None:

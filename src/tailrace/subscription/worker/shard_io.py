@@ -233,6 +233,7 @@ class ShardIO(Generic[S]):
             filter=definition.message_filter,
             calls_max=definition.load.concurrency_of(owned.number, definition.shards),
             breaker=definition.load.breaker_of(definition.shards),
+            throttle=definition.load.throttle_of(definition.shards),
         )
         machine.follow(options)
         self._driver.defined(definition)

@@ -53,6 +53,7 @@ def test_a_subscription_is_shown_with_settings_workers_shards_and_blocked_keys(
         "filter          none",
         "concurrency     that of each worker",
         "breaker         run=100,ratio=50%,window=10m",
+        "throttle        10%",
         "start           earliest",
         "created         1970-01-01 00:00:00Z",
         *[line for line in shown if line.startswith("oldest message ")],

@@ -24,7 +24,7 @@ def test_a_subscription_is_created_with_all_its_options(cli: CommandLine) -> Non
     options = (
         "--topic orders --attempts none --first-delay 2s --max-delay 1h --on-dead-letter continue"
         " --from latest --shards 2 --rq-partitions 8 --dlq-partitions 4 --concurrency-total 20"
-        " --breaker run=50"
+        " --breaker run=50 --throttle 25%"
     )
     created = cli.json("sub", "create", "crm", *options.split(), "--filter", "key == 'c7'")
     assert created == {
@@ -43,6 +43,7 @@ def test_a_subscription_is_created_with_all_its_options(cli: CommandLine) -> Non
             "endpoint": None,
             "concurrency_total": "20",
             "breaker": "run=50,ratio=50%,window=10m",
+            "throttle": "25%",
         },
     }
     with tailrace.open(cli.hub) as hub:
@@ -159,6 +160,16 @@ def test_the_total_of_calls_is_updated_shown_and_checked(cli: CommandLine) -> No
     wrong = cli.run(*update, "many", status=2).stderr
     assert "--concurrency-total is 'many' · valid: a whole number" in wrong
     assert cli.run(*update, "off").stdout == "mailer: concurrency total 10 -> off\n"
+
+
+def test_the_throttle_is_updated_and_checked(cli: CommandLine) -> None:
+    update = ("subscription", "update", "mailer", "--throttle")
+    assert cli.run(*update, "2.5%").stdout == "mailer: throttle 10% -> 2.5%\n"
+    assert cli.run(*update, "off").stdout == "mailer: throttle 2.5% -> off\n"
+    assert cli.run(*update, "on").stdout == "mailer: throttle off -> 10%\n"
+    wrong = cli.run(*update, "half", status=2).stderr
+    assert "--throttle is 'half' · valid: more than 0% and at most 100%" in wrong
+    assert "'on' or 'off'" in wrong
 
 
 def test_the_breaker_is_updated_and_checked(cli: CommandLine) -> None:

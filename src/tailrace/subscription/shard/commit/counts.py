@@ -22,7 +22,8 @@ class ShardCounts(msgspec.Struct):
     those of them whose call has ended: the rest of an owner that was killed is `skipped`. `quiet`
     is the version of the last pause for which nothing was in flight any more. `passed` messages
     were passed over by offset resets, less those that a reset has made to be handled again; it may
-    be negative.
+    be negative. `usual` is the number of messages that are usually called in a second, and
+    `held_ms` the time at which the throttle last held a message back, or 0.
     """
 
     emitted: int = 0
@@ -35,9 +36,11 @@ class ShardCounts(msgspec.Struct):
     skipped: int = 0
     quiet: int = 0
     passed: int = 0
+    usual: float = 0.0
+    held_ms: int = 0
 
     def plus(self, other: ShardCounts) -> ShardCounts:
-        """Return the sums of two counts. That of `quiet` means nothing."""
+        """Return the sums of two counts. Those of `quiet` and `held_ms` mean nothing."""
         pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
         return ShardCounts(*(one + another for one, another in pairs))
 
