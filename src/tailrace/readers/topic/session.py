@@ -56,7 +56,7 @@ class TopicReaderSession(Closeable):
         """Yield the batches of a partition; see `ReaderSession.read`."""
         partition = Partition.parse(split.id)
         limit = None if self._limits is None else self._limits.get(partition)
-        if self._limits is not None and limit is None:
+        if self._limits is not None and limit is None and not self._is_deleted(partition):
             return  # It was created after this session was opened.
         at: int = split.data["start"] if position is None else position
         while True:
@@ -134,6 +134,11 @@ class TopicReaderSession(Closeable):
             return self._log.amount(partition, position, end).records
         except UnknownTopic:
             return None
+
+    def _is_deleted(self, partition: Partition) -> bool:
+        """True if the storage topic of a partition was deleted."""
+        with self._deletion_named():
+            return partition.storage in self._view.refresh().definition.deleted
 
     def _held(self) -> dict[tuple[int, int], Bounds]:
         definition = self._view.refresh().definition

@@ -17,6 +17,7 @@ from tailrace.source.split_state import read_splits
 from tests.support.faulty_backend import FaultyBackend, once, unknown
 from tests.support.topics import all_messages, all_values
 from tests.unit.readers.topic.read_topics import (
+    LastingBackend,
     MemoryTopicReader,
     TopicSource,
     store_all,
@@ -297,6 +298,32 @@ def test_a_partition_that_was_deleted_before_it_was_read_is_an_error(
     orders.trim(1, force=True)
     with pytest.raises(Error, match="were removed before they were read"):
         batches_of(session, first)
+
+
+def test_runs_until_now_continue_after_a_partition_that_was_read_and_deleted_between_them() -> None:
+    shop = Hub.from_backend(LastingBackend("shop"))
+    orders = shop.create_topic("orders", partitions=2)
+    source = TopicSource(MemoryTopicReader(shop))
+    orders.push_many(ORDERS[:20])
+    source.finish()
+    orders.scale(4)
+    orders.push_many(ORDERS[20:])
+    orders.trim(1, force=True)
+    assert source.finish().rows == 20
+    assert sorted(value["n"] for value in all_values(source.log)) == list(range(40))
+
+
+def test_a_partition_that_was_deleted_before_it_was_read_is_an_error_until_now_too(
+    shop: Hub, orders: Topic[Any]
+) -> None:
+    source = TopicSource(MemoryTopicReader(shop))
+    orders.push_many(ORDERS[:20])
+    source.finish()
+    orders.push_many(ORDERS[20:])
+    orders.scale(4)
+    orders.trim(1, force=True)
+    with pytest.raises(Error, match="were removed before they were read"):
+        source.finish()
 
 
 def test_a_successor_that_was_deleted_before_it_was_read_is_an_error(
