@@ -1,7 +1,9 @@
-"""Subscriptions with an HTTP endpoint: one worker against a loop that posts the same bodies.
+"""Subscriptions with an HTTP endpoint: one worker against a loop that posts the same bodies, and
+against itself with metrics.
 
 The server is in a process of its own, and answers at once. The loop has as many requests under way
-as the worker, and no order, no retries and no progress to keep.
+as the worker, and no order, no retries and no progress to keep. A third process scrapes the
+metrics every second, so that only the work of answering counts.
 """
 
 from __future__ import annotations
@@ -9,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import time
+import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -19,7 +22,7 @@ from aiohttp import web
 
 import tailrace
 from bench import payloads
-from bench.measure import OURS, Scale, Timer, Turn, take_turns
+from bench.measure import OURS, Scale, Timed, Timer, Turn, take_turns
 from bench.report import Row, against, figures_of
 
 COUNT = 20_000
@@ -27,6 +30,7 @@ KEYS = 1_000
 VALUE_BYTES = 500
 CONCURRENCY = 64
 LOOP = "bare aiohttp loop"
+UNSERVED = "no metrics served"
 WAIT_S = 300.0
 
 REASON = (
@@ -43,8 +47,15 @@ def rows(scale: Scale) -> list[Row]:
     with _server() as url:
         contenders = {OURS: _ours(count, url), LOOP: _loop(count, url)}
         rates = take_turns(work, contenders, scale.rounds)
+        same = f"{work}, processor time with metrics"
+        contenders = {OURS: _ours(count, url, scraped=True), UNSERVED: _ours(count, url)}
+        served = take_turns(same, contenders, scale.rounds, Timed.CPU)
     goal = against(rates, LOOP, 0.7, reason=REASON)
-    return [Row(work, figures_of(rates, "messages"), (goal,))]
+    cost = against(served, UNSERVED, 0.98)
+    return [
+        Row(work, figures_of(rates, "messages"), (goal,)),
+        Row(same, figures_of(served, "messages"), (cost,)),
+    ]
 
 
 def _pairs(count: int) -> Iterator[list[tuple[bytes, bytes]]]:
@@ -53,9 +64,12 @@ def _pairs(count: int) -> Iterator[list[tuple[bytes, bytes]]]:
         yield pairs[: min(KEYS, count - start)]
 
 
-def _ours(count: int, url: str) -> Turn:
+def _ours(count: int, url: str, *, scraped: bool = False) -> Turn:
     def turn(directory: Path, timer: Timer) -> int:
-        with tailrace.open(directory / "hub", sync="none") as hub:
+        with ExitStack() as stack:
+            hub = stack.enter_context(tailrace.open(directory / "hub", sync="none"))
+            if scraped:
+                stack.enter_context(_scraping(hub))
             topic = hub.create_topic("orders", bytes)
             crm = hub.create_subscription("crm", topic="orders", endpoint=url, allow_private=True)
             for pairs in _pairs(count):
@@ -92,6 +106,27 @@ def _loop(count: int, url: str) -> Turn:
         return count
 
     return turn
+
+
+@contextmanager
+def _scraping(hub: tailrace.Hub) -> Iterator[None]:
+    """Serve metrics, which another process scrapes every second."""
+    context = multiprocessing.get_context("spawn")
+    with tailrace.serve_metrics(hub, 0) as server:
+        process = context.Process(target=_scrape, args=(server.url,), daemon=True)
+        process.start()
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.join()
+
+
+def _scrape(url: str) -> None:
+    while True:
+        with urllib.request.urlopen(url) as answer:
+            answer.read()
+        time.sleep(1.0)
 
 
 @contextmanager

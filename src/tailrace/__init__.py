@@ -75,6 +75,8 @@ if TYPE_CHECKING:
     from tailrace.hub.subscription import Subscription
     from tailrace.hub.topic import Topic
     from tailrace.message import Message, Mode, Op, Partition, Position, Range, Receipt, Receipts
+    from tailrace.operations.metrics.hub_metrics import serve_metrics
+    from tailrace.operations.metrics.server import MetricsServer
     from tailrace.pipeline.pipeline import Pipeline
     from tailrace.pipeline.report import RunOutcome, RunProgress, RunReport, WriterReport
     from tailrace.pipeline.writer_status import WriterStatus
@@ -145,6 +147,7 @@ __all__ = [
     "MessageCounts",
     "MessagePlace",
     "MessageTooLarge",
+    "MetricsServer",
     "Mode",
     "NamespaceProgress",
     "NamespaceState",
@@ -211,6 +214,7 @@ __all__ = [
     "WriterStatus",
     "__version__",
     "open",
+    "serve_metrics",
 ]
 
 _HOMES: Final = {
@@ -244,6 +248,8 @@ _HOMES: Final = {
     "tailrace.message": (
         "Message", "Mode", "Op", "Partition", "Position", "Range", "Receipt", "Receipts",
     ),
+    "tailrace.operations.metrics.hub_metrics": ("serve_metrics",),
+    "tailrace.operations.metrics.server": ("MetricsServer",),
     "tailrace.pipeline.pipeline": ("Pipeline",),
     "tailrace.pipeline.report": ("RunOutcome", "RunProgress", "RunReport", "WriterReport"),
     "tailrace.pipeline.writer_status": ("WriterStatus",),

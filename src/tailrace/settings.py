@@ -22,11 +22,14 @@ from typing import Annotated, Any, Final, NamedTuple, get_type_hints
 from tailrace.amount import is_whole
 from tailrace.duration import format_duration, parse_duration
 from tailrace.errors import ConfigError, InvalidValue
+from tailrace.reporting.address import ADDRESS_VALID, Address, parse_address
 from tailrace.size import format_size, parse_size
 from tailrace.suggestion import did_you_mean
 
 _SWITCHES: Final = {"true": True, "1": True, "false": False, "0": False}
 _VARIABLE: Final = re.compile(r"TAILRACE_([A-Z0-9]\w*?)__(\w+)", re.ASCII)
+_OFF: Final = "off"
+_LISTEN_VALID: Final = f"{_OFF}, {ADDRESS_VALID}"
 _SHORT_VARIABLES: Final = {"TAILRACE_HUB": "hub.path"}
 
 
@@ -56,6 +59,20 @@ def _parse_sync(value: object, what: str) -> Sync:
     if value not in list(Sync):
         raise InvalidValue(what, value, "batch or none")
     return Sync(str(value))
+
+
+def parse_listen(value: object, what: str) -> Address | None:
+    """Return the address of a server, or None for ``off``."""
+    if value == _OFF:
+        return None
+    try:
+        return parse_address(value, what)
+    except InvalidValue as error:
+        raise InvalidValue(what, value, _LISTEN_VALID) from error
+
+
+def _format_listen(value: Address | None) -> str:
+    return _OFF if value is None else str(value)
 
 
 def _parse_path(value: object, what: str) -> str:
@@ -99,6 +116,7 @@ def _count(low: int, high: int) -> Kind:
 
 _PATH: Final = Kind(_parse_path, str, "a directory; in a file, relative to that file")
 _SWITCH: Final = Kind(_parse_switch, lambda value: str(value).lower(), "true or false")
+_LISTEN: Final = Kind(parse_listen, _format_listen, _LISTEN_VALID)
 _SYNC: Final = Kind(_parse_sync, str, "batch or none")
 
 
@@ -179,25 +197,42 @@ class HubSettings:
     @classmethod
     def of(cls, **options: object) -> HubSettings:
         """Return settings given in Python, each as its type or as text; else `InvalidValue`."""
-        known = {s.key: s for s in _SETTINGS.values()}
+        known = {s.key: s for s in _SETTINGS.values() if s.section == "hub"}
         for key in options.keys() - known.keys():
             raise InvalidValue("setting", key, ", ".join(known))
         return cls(**{key: known[key].kind.read(value, key) for key, value in options.items()})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSettings:
+    """The section `metrics`."""
+
+    listen: Annotated[
+        Address | None,
+        _LISTEN,
+        "Address at which `tailrace run` and `run` of subscriptions, pipelines and sources serve "
+        "metrics and health. A port alone is that of 127.0.0.1.",
+    ] = None
+
+
 class _Setting(NamedTuple):
     section: str
     key: str
+    default: Any
     kind: Kind
     meaning: str
 
 
 def _declared(section: str, cls: type) -> Iterator[_Setting]:
+    defaults = cls()
     for key, hint in get_type_hints(cls, include_extras=True).items():
-        yield _Setting(section, key, *hint.__metadata__)
+        yield _Setting(section, key, getattr(defaults, key), *hint.__metadata__)
 
 
-_SETTINGS: Final = {f"{s.section}.{s.key}": s for s in _declared("hub", HubSettings)}
+_SECTIONS: Final = {"hub": HubSettings, "metrics": MetricsSettings}
+_SETTINGS: Final = {
+    f"{s.section}.{s.key}": s for name, cls in _SECTIONS.items() for s in _declared(name, cls)
+}
 
 
 class SettingDoc(NamedTuple):
@@ -216,7 +251,7 @@ def describe() -> list[SettingDoc]:
         SettingDoc(
             name=name,
             environment=f"TAILRACE_{setting.section}__{setting.key}".upper(),
-            default=setting.kind.format(getattr(HubSettings(), setting.key)),
+            default=setting.kind.format(setting.default),
             valid=setting.kind.valid,
             meaning=setting.meaning,
         )
@@ -237,12 +272,17 @@ class Settings:
     """All settings in force; `origins` has the source of each: flag, variable, file or default."""
 
     hub: HubSettings
+    metrics: MetricsSettings
     origins: Mapping[str, str]
 
     def values(self) -> list[SettingValue]:
         """Return every setting with its value and source, for `config show`."""
         return [
-            SettingValue(name, s.kind.format(getattr(self.hub, s.key)), self.origins[name])
+            SettingValue(
+                name,
+                s.kind.format(getattr(getattr(self, s.section), s.key)),
+                self.origins[name],
+            )
             for name, s in _SETTINGS.items()
         ]
 
@@ -263,7 +303,7 @@ def load(
     for name, value in (flags or {}).items():
         if value is not None:
             given[name] = _Given(value, "flag")
-    values = {}
+    values: dict[str, dict[str, Any]] = {section: {} for section in _SECTIONS}
     for name, (value, origin) in given.items():
         if name not in _SETTINGS:
             raise ConfigError(
@@ -271,12 +311,14 @@ def load(
                 did_you_mean(name, _SETTINGS),
                 "list all: tailrace config show",
             )
+        setting = _SETTINGS[name]
         try:
-            values[_SETTINGS[name].key] = _SETTINGS[name].kind.read(value, name)
+            values[setting.section][setting.key] = setting.kind.read(value, name)
         except InvalidValue as error:
             raise ConfigError(f"{origin}: {error}") from error
     origins = {name: given[name].origin if name in given else "default" for name in _SETTINGS}
-    return Settings(HubSettings(**values), origins)
+    hub, metrics = HubSettings(**values["hub"]), MetricsSettings(**values["metrics"])
+    return Settings(hub, metrics, origins)
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:

@@ -15,11 +15,13 @@ from tailrace.log.index import ENTRY, MAGIC
 from tailrace.log.record import Record, encode_records
 from tailrace.pipeline.definition.options import PluginOption, options_of
 from tailrace.pipeline.definition.settings import PipelineSettings, WriterSettings
+from tailrace.reporting.metric import MetricScope
 from tailrace.settings import describe
 from tailrace.size import format_size
 from tailrace.subscription.shard import options as shard_options
 from tailrace.subscription.store.requests.making import PENDING_MAX
 from tailrace.subscription.store.requests.selection import SELECTED_MAX
+from tailrace.telemetry import METRICS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -42,11 +44,29 @@ def section(page: str, heading: str) -> str:
 
 def test_every_setting_is_documented() -> None:
     page = (DOCS / "configuration.md").read_text()
-    documented = [line for line in page.splitlines() if line.startswith("| `hub.")]
+    unlinked = re.sub(r"\[(\w+)\]\(\w+\.md\)", r"\1", page)
+    documented = [line for line in unlinked.splitlines() if re.match(r"\| `\w+\.\w+` ", line)]
     assert documented == [
         f"| `{s.name}` | `{s.environment}` | `{s.default}` | {s.valid} | {s.meaning} |"
         for s in describe()
     ]
+
+
+@pytest.mark.parametrize(
+    ("scope", "heading"),
+    [(MetricScope.PROCESS, "Of a process"), (MetricScope.HUB, "Of the hub")],
+)
+def test_every_metric_is_documented_as_it_is_declared(scope: MetricScope, heading: str) -> None:
+    page = section((DOCS / "metrics.md").read_text(), "All metrics")
+    table = page.partition(f"\n### {heading}\n")[2].partition("\n### ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| `")]
+    expected = [
+        f"| `{m.name}` | {m.kind.value} | {', '.join(f'`{each}`' for each in m.labels)}"
+        f" | {m.meaning} | {m.remedy} |"
+        for m in METRICS.values()
+        if m.scope is scope
+    ]
+    assert rows == expected, "\n".join(["the rows should be:", *expected])
 
 
 @pytest.mark.parametrize(

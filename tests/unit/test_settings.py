@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tailrace.duration import format_duration, parse_duration
 from tailrace.errors import ConfigError, InvalidValue
+from tailrace.reporting.address import Address
 from tailrace.settings import HubSettings, Settings, Sync, describe, load
 from tailrace.size import format_size, parse_size
 
@@ -161,6 +162,30 @@ def test_every_documented_default_is_valid_and_is_the_default(tmp_path: Path) ->
     assert all(doc.meaning.endswith(".") and doc.valid for doc in documented)
 
 
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("off", None),
+        ("9464", Address("127.0.0.1", 9464)),
+        ("0.0.0.0:80", Address("0.0.0.0", 80)),
+    ],
+)
+def test_the_address_of_metrics_is_off_or_a_port(
+    tmp_path: Path, text: str, address: Address | None
+) -> None:
+    settings = loaded(tmp_path, {"TAILRACE_METRICS__LISTEN": text})
+    assert settings.metrics.listen == address
+    shown = {each.name: each.value for each in settings.values()}
+    assert shown["metrics.listen"] == ("off" if address is None else str(address))
+
+
+def test_the_address_of_metrics_may_be_a_number_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "tailrace.toml").write_text("[metrics]\nlisten = 9464\n")
+    assert loaded(tmp_path).metrics.listen == Address("127.0.0.1", 9464)
+    (tmp_path / "tailrace.toml").write_text('[metrics]\nlisten = "somewhere"\n')
+    assert "metrics.listen is 'somewhere' · valid: off, PORT or HOST:PORT" in refused(tmp_path)
+
+
 def test_settings_given_in_python_are_read_like_all_others() -> None:
     settings = HubSettings.of(sync="none", linger=timedelta(seconds=1), segment_bytes="1KiB")
     assert settings.sync is Sync.NONE
@@ -168,6 +193,8 @@ def test_settings_given_in_python_are_read_like_all_others() -> None:
     assert settings.segment_bytes == 1024
     with pytest.raises(InvalidValue, match="setting is 'segments'"):
         HubSettings.of(segments=3)
+    with pytest.raises(InvalidValue, match="setting is 'listen'"):
+        HubSettings.of(listen="off")
     with pytest.raises(InvalidValue, match="lock_timeout is '0s'"):
         HubSettings.of(lock_timeout="0s")
 

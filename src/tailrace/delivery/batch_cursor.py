@@ -6,8 +6,10 @@ are acknowledged, or were set aside. The loop that delivers moves both.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from tailrace.delivery.cursor_progress import CursorProgress
-from tailrace.delivery.fetched import DeliveryCounts, FetchedBatch
+from tailrace.delivery.fetched import DeliveryCounts, FetchedBatch, FetchedRow
 from tailrace.message import Partition
 
 
@@ -61,7 +63,9 @@ class BatchCursor:
         if up_to > self._recorded:
             self._progress.ack(self._recorded, up_to)
             self._recorded = up_to
-        self._count(delivered - self._counted[0], acked - self._counted[1], 0)
+        first = self._counted[0]
+        again = self._redelivered(first, delivered)
+        self._count(delivered - first, acked - self._counted[1], 0, again)
         self._counted = delivered, acked
 
     def _set_aside(self, row: int) -> None:
@@ -70,11 +74,26 @@ class BatchCursor:
         self._recorded = self.batch.offsets[row] + 1
         self._move_to(row + 1)
 
-    def _count(self, delivered: int, acknowledged: int, nacked: int) -> None:
+    def _redelivered(self, first: int, end: int) -> int:
+        """Return how many of these rows may have been delivered before, by an earlier owner."""
+        batch = self.batch
+        if first == end or batch.offsets[first] >= batch.redelivered_below:
+            return 0
+        return bisect_left(batch.offsets, batch.redelivered_below, first, end) - first
+
+    def _count(self, delivered: int, acknowledged: int, nacked: int, redelivered: int = 0) -> None:
         counts = self._counts
         self._counts = DeliveryCounts(
-            counts[0] + delivered, counts[1] + acknowledged, counts[2] + nacked
+            counts[0] + delivered,
+            counts[1] + acknowledged,
+            counts[2] + nacked,
+            counts[3] + redelivered,
         )
+
+    def _count_row(self, row: FetchedRow) -> FetchedRow:
+        """Count the delivery of one record, and return it."""
+        self._count(1, 0, 0, int(row.redelivered))
+        return row
 
     def _is_in_flight(self, offset: int) -> bool:
         """True if the row that was delivered last has this offset and is not acknowledged."""

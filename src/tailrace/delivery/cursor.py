@@ -230,8 +230,7 @@ class Cursor(BatchCursor):
             self.delivered += 1
             return FetchedRow(self.batch, self.delivered - 1, 1)
         entry, attempt = self._lanes.pop()
-        self._count(1, 0, 0)
-        return FetchedRow(entry.batch, entry.row, attempt)
+        return self._count_row(FetchedRow(entry.batch, entry.row, attempt))
 
     def ack(self, offset: int) -> bool:
         """Acknowledge a record that is in flight, or a failed one to skip it.

@@ -205,11 +205,15 @@ class FetchedRow(NamedTuple):
 
 
 class DeliveryCounts(NamedTuple):
-    """The number of deliveries, acknowledgements and nacks."""
+    """The number of deliveries, acknowledgements and nacks.
+
+    `redelivered` are the deliveries of records that may have been delivered before.
+    """
 
     delivered: int
     acknowledged: int
     nacked: int
+    redelivered: int = 0
 
 
 def _integers(column: pa.Array[Any]) -> list[int]:

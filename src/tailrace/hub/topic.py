@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -20,7 +21,7 @@ from tailrace.group.consumer.options import Ack, ConsumerOptions, Until
 from tailrace.group.store.start import StartLike
 from tailrace.log.columns import records_of
 from tailrace.log.control import messages_of
-from tailrace.log.record import Record
+from tailrace.log.record import OVERHEAD_BYTES, Record
 from tailrace.log.redelivered import origin_of, shown_headers
 from tailrace.message import Message, Mode, Op, Partition, Range, Receipt, Receipts
 from tailrace.payload import Payload
@@ -99,7 +100,14 @@ class Topic(Unpicklable, Generic[T]):
             target = view.target
             return Transaction(((target.partition_of(record.key), (record,)),), since=target.since)
 
-        [stored] = commit_following(view.backend, {view.topic: view}, build)
+        began, pushes = time.monotonic(), view.pushes
+        try:
+            [stored] = commit_following(view.backend, {view.topic: view}, build)
+        except BaseException:
+            pushes.failed()
+            raise
+        size_bytes = OVERHEAD_BYTES + len(record.key or b"") + len(record.value)
+        pushes.pushed(1, size_bytes, time.monotonic() - began)
         return Receipt(*stored.partition, stored.start, record.timestamp)
 
     def push_many(self, messages: Iterable[tuple[Key, T]] | Iterable[Envelope[T]]) -> Receipts:

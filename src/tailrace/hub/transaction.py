@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
@@ -110,7 +111,16 @@ class OpenTransaction(Unpicklable):
             since = dict(pair for target in targets.values() for pair in target.since.items())
             return Transaction(appends, self._table, self._fence, since=since)
 
-        ranges = commit_following(self._backend, views, build)
+        began = time.monotonic()
+        try:
+            ranges = commit_following(self._backend, views, build)
+        except BaseException:
+            for name in batches:
+                views[name].pushes.failed()
+            raise
+        seconds = time.monotonic() - began
+        for name, batch in batches.items():
+            views[name].pushes.pushed(len(batch), batch.size_bytes, seconds)
         receipts: dict[str, Sequence[Receipt]] = {}
         for (name, batch), count in zip(batches.items(), counts, strict=True):
             receipts[name] = batch.receipts(ranges[:count])

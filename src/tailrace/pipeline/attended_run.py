@@ -9,6 +9,8 @@ from typing import Final, TypeAlias
 from tailrace.pipeline.monitor import RunMonitor
 from tailrace.pipeline.report import RunOutcome, RunProgress, RunReport
 from tailrace.pipeline.run import PipelineRun
+from tailrace.pipeline.run_reporter import RunReporter
+from tailrace.reporting.reporters import reporters_of
 
 OnProgress: TypeAlias = "Callable[[RunProgress], None]"
 """Gets the progress of a run: about twice a second, and once at its end."""
@@ -45,6 +47,10 @@ class AttendedRun:
         `KeyboardInterrupt` or an error of `on_progress`, stops the run as `stop` does, and is
         raised after the run has ended. A second one is raised at once.
         """
+        with reporters_of(self._run.hub.backend).reporting(RunReporter(self._run)):
+            return self._attended(on_progress)
+
+    def _attended(self, on_progress: OnProgress | None) -> RunReport:
         name = f"pipeline {self._run.definition.name}"
         threading.Thread(target=self._work, name=name, daemon=True).start()
         try:

@@ -137,6 +137,7 @@ class PipelineRun:
         reading, ends = self._reading, self._log_ends.read_if_possible()
         return RunState(
             rows_read=reading.rows,
+            bytes_read=reading.bytes,
             bad_read=reading.bad,
             reading=not self._all_read.is_set(),
             waiting=self._recorder.run.waiting,

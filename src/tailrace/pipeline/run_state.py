@@ -26,6 +26,7 @@ class RunState:
     """
 
     rows_read: int
+    bytes_read: int
     bad_read: int
     reading: bool
     waiting: str | None

@@ -12,6 +12,7 @@ from tailrace.clock import SystemClock
 from tailrace.errors import Busy, InvalidValue
 from tailrace.hub.hub import Hub
 from tailrace.hub.topic import Topic
+from tailrace.reporting.reporters import reporters_of
 from tailrace.reserved_names import COMMIT_LOG_SUFFIX, DEAD_LETTERS_SUFFIX
 from tailrace.source.catalog import SourceEntry, absolute, check_source_name, register_source
 from tailrace.source.preflight import check_reading
@@ -20,6 +21,7 @@ from tailrace.source.report import SourceReport
 from tailrace.source.task.attended_task import AttendedTask, OnSourceProgress
 from tailrace.source.task.shared_run import SharedRun
 from tailrace.source.task.task_record import TaskRecorder
+from tailrace.source.task.task_reporter import TaskReporter
 from tailrace.topic.composite import check_short_name
 from tailrace.topic.internal_topics import open_internal_topic
 from tailrace.topic.lineage import PARTITIONS_MAX
@@ -172,7 +174,8 @@ class Source:
                 empty = self.preflight(hub, allow_empty=allow_empty or until is Until.STOPPED)
                 log, letters = self.open_topics(hub, clock.now_ms())
                 run = SharedRun(hub, self.name, self.reader, log, letters, until, clock)
-                return attended.attend(run, empty)
+                with reporters_of(hub.backend).reporting(TaskReporter(run)):
+                    return attended.attend(run, empty)
         finally:
             self._running = None
 

@@ -21,8 +21,8 @@ import msgspec
 from tailrace.backend.contract import TableKey, Transaction, raise_fence
 from tailrace.clock import Clock
 from tailrace.errors import Busy, Conflict, Fenced, InvalidValue, OutcomeUnknown, OutOfRange
-from tailrace.log.record import Record
-from tailrace.message import Partition, Receipt
+from tailrace.log.record import OVERHEAD_BYTES, Record
+from tailrace.message import Partition, Range, Receipt
 from tailrace.topic.reading import records_from
 from tailrace.topic.view import View, commit_following
 
@@ -105,7 +105,11 @@ class Dedup:
                 since=target.since,
             )
 
-        [stored] = commit_following(view.backend, {view.topic: view}, build)
+        def commit() -> list[Range]:
+            return commit_following(view.backend, {view.topic: view}, build)
+
+        size_bytes = OVERHEAD_BYTES + len(record.key or b"") + len(record.value)
+        [stored] = view.pushes.count(1, size_bytes, commit)
         return Receipt(*stored.partition, stored.start, record.timestamp)
 
     def _receipt(self, seen: _Seen, id_bytes: bytes) -> Receipt:

@@ -9,6 +9,7 @@ import threading
 import time
 import weakref
 from collections import deque
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
@@ -18,8 +19,10 @@ from tailrace.errors import Error, HubClosed
 from tailrace.log.record import OVERHEAD_BYTES
 from tailrace.log.schema import import_pandas_now
 from tailrace.message import Receipts
+from tailrace.reporting.reporters import reporters_of
 from tailrace.topic.pending import Pending, PendingBatch
 from tailrace.topic.producer_name import ProducerName
+from tailrace.topic.push_reporter import QueueReporter
 from tailrace.topic.record_builder import Headers, Key, RecordBuilder, Time, milliseconds
 from tailrace.topic.routed_batch import send
 from tailrace.topic.view import View
@@ -77,6 +80,8 @@ class Producer(Unpicklable, Generic[T]):
         )
         self._thread.start()
         _producers.add(self)
+        self._reporter = QueueReporter(view.topic, self._queued)
+        reporters_of(view.backend).add(self._reporter)
 
     @property
     def last_number(self) -> int:
@@ -170,6 +175,12 @@ class Producer(Unpicklable, Generic[T]):
             with contextlib.suppress(Error):
                 self.close()
 
+    def _queued(self) -> int:
+        """Return the number of messages that are not stored yet."""
+        with self._lock:
+            batches = [*self._waiting] + ([self._sending] if self._sending is not None else [])
+            return sum(len(batch.values) for batch in batches)
+
     def _open_batch(self) -> PendingBatch:
         """Return a new batch to fill, once the producer may hold one more. Called with the lock."""
         self._room.wait_for(
@@ -226,7 +237,8 @@ class Producer(Unpicklable, Generic[T]):
     def _send(self, batch: PendingBatch) -> Receipts:
         encoded = batch.encoded()
         if self._name is not None:
-            return self._name.send(self._view, encoded)
+            send_named = partial(self._name.send, self._view, encoded)
+            return self._view.pushes.count(len(encoded), encoded.size_bytes, send_named)
         return encoded.receipts(send(self._view, encoded))
 
     def _fail(self, batch: PendingBatch, error: BaseException) -> None:

@@ -86,7 +86,10 @@ def send(view: View, batch: RoutedBatch) -> list[Range]:
         target = view.target
         return Transaction(batch.route(target), since=target.since)
 
-    return commit_following(view.backend, {view.topic: view}, build)
+    def commit() -> list[Range]:
+        return commit_following(view.backend, {view.topic: view}, build)
+
+    return view.pushes.count(len(batch), batch.size_bytes, commit)
 
 
 class _LazyReceipts:

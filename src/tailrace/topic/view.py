@@ -22,6 +22,7 @@ from tailrace.topic.composite import (
     decode_definition,
     deletion,
 )
+from tailrace.topic.push_reporter import PushReporter, pushes_to
 from tailrace.topic.target import Target
 
 T = TypeVar("T")
@@ -53,13 +54,21 @@ def names(backend: Backend) -> list[str]:
 class View:
     """A topic as last read. May be shared by threads; a stale view is safe to use."""
 
-    __slots__ = ("_stored", "backend", "target", "topic")
+    __slots__ = ("_pushes", "_stored", "backend", "target", "topic")
 
     def __init__(self, backend: Backend, topic: str, stored: StoredDefinition) -> None:
         self.backend = backend
         self.topic = topic
         self._stored = stored
+        self._pushes: PushReporter | None = None
         self.target = Target.of(topic, *stored)
+
+    @property
+    def pushes(self) -> PushReporter:
+        """What reports the pushes of this process to the topic."""
+        if self._pushes is None:
+            self._pushes = pushes_to(self.backend, self.topic)
+        return self._pushes
 
     @property
     def definition(self) -> Definition:

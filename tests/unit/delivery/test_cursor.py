@@ -164,7 +164,7 @@ def test_counts_report_deliveries_and_acknowledgements() -> None:
     assert taken(unit, 3) == [1, 2, 3]
     unit.cursor.ack(2)
     unit.cursor.nack(1, 0.0, 0.0)
-    assert unit.cursor.counts == (4, 2, 1)
+    assert unit.cursor.counts == (4, 2, 1, 0)
 
 
 @pytest.mark.parametrize("offset", [0, 5, 99])

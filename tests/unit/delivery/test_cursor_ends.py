@@ -80,7 +80,7 @@ def test_a_message_in_flight_at_a_clean_end_is_counted_as_delivered() -> None:
         unit.cursor.ack(offset)
     taken(unit, 1)
     unit.cursor.release()
-    assert unit.cursor.counts == (2, 1, 0)
+    assert unit.cursor.counts == (2, 1, 0, 0)
 
 
 def test_an_acknowledgement_after_a_message_in_flight_was_given_up_still_counts() -> None:

@@ -15,6 +15,7 @@ import click
 
 from tailrace.cli.command import verb
 from tailrace.cli.context import CommandContext, ExitStatus
+from tailrace.cli.metrics import metrics_option, serving, show_hub
 from tailrace.cli.terminal.logs import log_json_without_terminal, log_other_libraries
 from tailrace.errors import ConfigError
 from tailrace.subscription.worker.defaults import DRAIN_TIMEOUT
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from tailrace.app.running_app import RunningApp
     from tailrace.hub.hub import Hub
     from tailrace.operations.app.activity import Activity
+    from tailrace.operations.metrics.server import MetricsServer
 
 T = TypeVar("T")
 
@@ -40,6 +42,7 @@ _ACTIVITY_S: Final = 10.0
     tailrace run shop:app
     tailrace run shop/orders.py:app --processes 4
     tailrace run shop:app --only mailer --only thumbnails
+    tailrace run shop:app --processes 4 --metrics 9464
     tailrace --hub ./data run shop:app --drain-timeout 1m
     """,
 )
@@ -61,6 +64,7 @@ _ACTIVITY_S: Final = 10.0
     show_default=True,
     help="How long to wait for the calls in flight after SIGTERM.",
 )
+@metrics_option
 @click.option("--supervisor", type=int, hidden=True, help="Descriptor of the supervisor's link.")
 @click.pass_obj
 def run_command(
@@ -69,6 +73,7 @@ def run_command(
     processes: int,
     only: tuple[str, ...],
     drain_timeout: str,
+    metrics: str | None,
     supervisor: int | None,
 ) -> None:
     """Run an app: call the handlers of its queues and subscriptions.
@@ -84,6 +89,9 @@ def run_command(
     Ctrl-C or SIGTERM drains: no handler is called any more, and the calls in flight have the drain
     timeout to end. The exit status is 3 if some did not: their messages are redelivered. A second
     signal ends the command at once. If the supervisor is killed, its processes drain.
+
+    With --metrics, /metrics answers for all processes, in the format of Prometheus, /healthz while
+    the command runs, and /readyz once every worker has joined.
     """
     from tailrace.duration import parse_duration
 
@@ -93,10 +101,12 @@ def run_command(
     if processes > 1:
         arguments = [app, "--drain-timeout", drain_timeout]
         arguments += [argument for name in only for argument in ("--only", name)]
-        raise click.exceptions.Exit(_supervise(context, arguments, processes, drain))
-    with Signals(interrupt) as signals:
+        with serving(metrics) as server:
+            status = _supervise(context, arguments, processes, drain, server)
+        raise click.exceptions.Exit(status)
+    with serving(metrics) as server, Signals(interrupt) as signals:
         try:
-            drained = _run(context, signals, app, only or None, drain, supervisor)
+            drained = _run(context, signals, app, only or None, drain, supervisor, server)
         except KeyboardInterrupt:
             if supervisor is None:
                 click.echo("stopped before the app started", err=True)
@@ -113,6 +123,7 @@ def _run(
     only: tuple[str, ...] | None,
     drain: timedelta,
     descriptor: int | None,
+    server: MetricsServer | None,
 ) -> bool:
     """Run the app in this process; False if messages are still in flight at the end.
 
@@ -122,13 +133,17 @@ def _run(
     from tailrace.operations.app.link import SupervisedLink
     from tailrace.operations.app.load import load_app
     from tailrace.operations.app.process import ProcessObserver
+    from tailrace.operations.metrics.hub_metrics import HubMetrics
 
     link = None if descriptor is None else SupervisedLink(descriptor, lost=_terminate)
     observer = ProcessObserver(link, _activity_display() if link is None else None)
 
     def start(app: App, hub: Hub) -> RunningApp:
         signals.received = ignore  # From now on, the signals are those of the running app.
-        return app.start(hub, only=only, drain_timeout=drain)
+        running = app.start(hub, only=only, drain_timeout=drain)
+        show_hub(server, hub)
+        observer.metrics = HubMetrics(hub)
+        return running
 
     try:
         app = load_from(source, load_app)
@@ -162,8 +177,13 @@ def _opened(context: CommandContext, app: App) -> Hub:
 
 
 def _supervise(
-    context: CommandContext, arguments: list[str], processes: int, drain: timedelta
+    context: CommandContext,
+    arguments: list[str],
+    processes: int,
+    drain: timedelta,
+    server: MetricsServer | None,
 ) -> int:
+    from tailrace.operations.app.process_metrics import ProcessMetrics
     from tailrace.operations.app.supervisor import Supervisor
 
     options = [] if context.hub_path is None else ["--hub", context.hub_path]
@@ -172,10 +192,14 @@ def _supervise(
     def command(link: int) -> list[str]:
         # -P: no module of the current directory replaces one of Python or Tailrace.
         program = [sys.executable, "-P", "-m", "tailrace", *options, "run"]
-        return [*program, *arguments, "--supervisor", str(link)]
+        return [*program, *arguments, "--metrics", "off", "--supervisor", str(link)]
 
     drain_s, observe = drain.total_seconds(), _activity_display()
-    return Supervisor(command, processes, drain_s=drain_s, observe=observe).run()
+    metrics = ProcessMetrics(processes)
+    if server is not None:
+        server.show(metrics)
+    supervisor = Supervisor(command, processes, drain_s=drain_s, observe=observe, metrics=metrics)
+    return supervisor.run()
 
 
 def _activity_display() -> Callable[[Activity], None] | None:

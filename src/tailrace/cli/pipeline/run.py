@@ -10,11 +10,13 @@ import click
 
 from tailrace.cli.command import verb
 from tailrace.cli.context import CommandContext, ExitStatus
+from tailrace.cli.metrics import metrics_option, serving, show_hub
 from tailrace.cli.terminal.logs import log_json_without_terminal, log_other_libraries
 from tailrace.cli.terminal.stopping import stop_then_exit
 from tailrace.terminal.signals import Signals, interrupt
 
 if TYPE_CHECKING:
+    from tailrace.operations.metrics.server import MetricsServer
     from tailrace.pipeline.pipeline import Pipeline
     from tailrace.pipeline.report import RunReport
     from tailrace.pipeline.run import PipelineRun
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     tailrace pipeline run lake.toml --once
     tailrace pipeline run lake.toml --once --strict
     tailrace pipeline run lake:pipeline --master spark://10.0.0.7:7077
+    tailrace pipeline run lake.toml --metrics 9464
     """,
 )
 @click.argument("file", metavar="FILE|MODULE:ATTRIBUTE")
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
     "Repeatable.",
 )
 @click.option("--verbose", is_flag=True, help="Print Spark's log instead of writing it to a file.")
+@metrics_option
 @click.pass_obj
 def run(
     context: CommandContext,
@@ -63,6 +67,7 @@ def run(
     master: str | None,
     conf: tuple[str, ...],
     verbose: bool,
+    metrics: str | None,
 ) -> None:
     """Run a pipeline: read its source and write to its sinks.
 
@@ -80,11 +85,16 @@ def run(
 
     The exit status is 1 if the reader or a writer failed, or if the Spark master cannot be reached,
     and 2 if the pipeline could not start for another reason.
+
+    With --metrics, /metrics has the rows, the lag and the state of each writer, in the format of
+    Prometheus, /healthz answers while the command runs, and /readyz once the writers have started.
     """
     signals = Signals(interrupt)
     try:
-        with signals:
-            report = _run(context, signals, file, once, allow_empty, wait, master, conf, verbose)
+        with signals, serving(metrics) as server:
+            report = _run(
+                context, signals, server, file, once, allow_empty, wait, master, conf, verbose
+            )
     except KeyboardInterrupt:
         click.echo("stopped before the pipeline started", err=True)
         return
@@ -94,6 +104,7 @@ def run(
 def _run(
     context: CommandContext,
     signals: Signals,
+    server: MetricsServer | None,
     file: str,
     once: bool,
     allow_empty: bool,
@@ -110,6 +121,7 @@ def _run(
     from tailrace.pipeline.report import RunOutcome
     from tailrace.pipeline.report_text import report_text
     from tailrace.source.reader import Until
+    from tailrace.telemetry import PIPELINE_RUNNING
 
     log_json_without_terminal()
     pipeline = load_definition(file)
@@ -122,6 +134,7 @@ def _run(
         check(pipeline.definition, path, allow_empty=allow_empty or not once)
     until = Until.NOW if once else Until.STOPPED
     with context.create_hub() as hub:
+        show_hub(server, hub, PIPELINE_RUNNING)
         prepared = pipeline.prepare(
             hub,
             until=until,

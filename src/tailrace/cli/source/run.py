@@ -9,12 +9,14 @@ import click
 from tailrace.cli.app.run import ignore
 from tailrace.cli.command import verb
 from tailrace.cli.context import CommandContext, ExitStatus
+from tailrace.cli.metrics import metrics_option, serving, show_hub
 from tailrace.cli.terminal.logs import log_json_without_terminal, log_other_libraries
 from tailrace.cli.terminal.stopping import stop_then_exit
 from tailrace.terminal.signals import Signals, interrupt
 
 if TYPE_CHECKING:
     from tailrace.hub.hub import Hub
+    from tailrace.operations.metrics.server import MetricsServer
     from tailrace.source.reader import Until
     from tailrace.source.report import SourceReport
     from tailrace.source.source import Source
@@ -26,14 +28,23 @@ if TYPE_CHECKING:
     tailrace source run shop.toml
     tailrace source run shop.toml --once
     tailrace source run shop:source --once --strict
+    tailrace source run shop.toml --metrics 9464
     """,
 )
 @click.argument("file", metavar="FILE|MODULE:ATTRIBUTE")
 @click.option("--once", is_flag=True, help="Stop when all tasks have read what was there at first.")
 @click.option("--allow-empty", is_flag=True, help="With --once, accept a source without any data.")
 @click.option("--strict", is_flag=True, help="Exit with status 4 if a record could not be read.")
+@metrics_option
 @click.pass_obj
-def run(context: CommandContext, file: str, once: bool, allow_empty: bool, strict: bool) -> None:
+def run(
+    context: CommandContext,
+    file: str,
+    once: bool,
+    allow_empty: bool,
+    strict: bool,
+    metrics: str | None,
+) -> None:
     """Run one task of a source.
 
     It reads the source into its commit log.
@@ -51,11 +62,14 @@ def run(context: CommandContext, file: str, once: bool, allow_empty: bool, stric
     unless --allow-empty is given. Records that cannot be read become dead letters.
 
     The exit status is 1 if the source cannot be read, and 2 if it is not defined correctly.
+
+    With --metrics, /metrics has the rows that the task has read, in the format of Prometheus,
+    /healthz answers while the command runs, and /readyz once the task has joined.
     """
     signals = Signals(interrupt)
     try:
-        with signals:
-            report = _run(context, signals, file, once, allow_empty)
+        with signals, serving(metrics) as server:
+            report = _run(context, signals, server, file, once, allow_empty)
     except KeyboardInterrupt:
         click.echo("stopped before the source started", err=True)
         return
@@ -63,12 +77,18 @@ def run(context: CommandContext, file: str, once: bool, allow_empty: bool, stric
 
 
 def _run(
-    context: CommandContext, signals: Signals, file: str, once: bool, allow_empty: bool
+    context: CommandContext,
+    signals: Signals,
+    server: MetricsServer | None,
+    file: str,
+    once: bool,
+    allow_empty: bool,
 ) -> SourceReport:
     """Run the task and show its report. A signal before it starts is a KeyboardInterrupt."""
     from tailrace.operations.source.load import load_source_definition
     from tailrace.source.display import source_report_text
     from tailrace.source.reader import Until
+    from tailrace.telemetry import SOURCE_ROWS
 
     log_json_without_terminal()
     source = load_source_definition(file)
@@ -78,6 +98,7 @@ def _run(
         source.preflight(None, allow_empty=allow_empty or not once)
     until = Until.NOW if once else Until.STOPPED
     with context.create_hub() as hub:
+        show_hub(server, hub, SOURCE_ROWS)
         report = _attend(context, hub, source, until, allow_empty, signals)
         context.show(report, source_report_text)
     return report

@@ -11,6 +11,7 @@ from tailrace.cli.app.run import exit_unfinished, ignore, load_from
 from tailrace.cli.arguments import subscription_argument
 from tailrace.cli.command import verb
 from tailrace.cli.context import CommandContext
+from tailrace.cli.metrics import metrics_option, serving, show_hub
 from tailrace.cli.terminal.logs import log_json_without_terminal, log_other_libraries
 from tailrace.subscription.worker.defaults import CONCURRENCY, DRAIN_TIMEOUT, TIMEOUT
 from tailrace.terminal.signals import Signals, interrupt
@@ -50,8 +51,16 @@ if TYPE_CHECKING:
     help="How long to wait for the calls in flight when the worker is stopped.",
 )
 @click.option("--id", metavar="NAME", help="Name of the worker, for people.")
+@metrics_option
 @click.pass_obj
-def run(context: CommandContext, /, subscription: str, handler: str | None, **options: Any) -> None:
+def run(
+    context: CommandContext,
+    /,
+    subscription: str,
+    handler: str | None,
+    metrics: str | None,
+    **options: Any,
+) -> None:
     """Run a worker of a subscription in this process.
 
     Without a handler it delivers to the endpoint of the subscription, with the timeout that is
@@ -65,6 +74,10 @@ def run(context: CommandContext, /, subscription: str, handler: str | None, **op
     Ctrl-C or SIGTERM stops the worker after its calls in flight. If a call takes longer than
     --drain-timeout, or its outcome cannot be stored, the exit status is 3 and its message is
     redelivered. A second signal stops the worker at once.
+
+    With --metrics, /metrics has the calls, the backlog and the age of the oldest message, in the
+    format of Prometheus, /healthz answers while the command runs, and /readyz once the worker has
+    joined.
     """
     from tailrace.operations.app.load import load_handler
     from tailrace.operations.subscription.run import run_worker
@@ -72,7 +85,7 @@ def run(context: CommandContext, /, subscription: str, handler: str | None, **op
     log_json_without_terminal()
     function = None if handler is None else load_from(handler, load_handler)
     log_other_libraries()
-    with Signals(interrupt) as signals:
+    with serving(metrics) as server, Signals(interrupt) as signals:
 
         def started(worker: Worker) -> None:
             signals.received = ignore  # From now on, the signals are those of the worker.
@@ -80,7 +93,12 @@ def run(context: CommandContext, /, subscription: str, handler: str | None, **op
 
         try:
             with context.open_hub() as hub:
-                report = run_worker(hub, subscription, function, started, **options)
+
+                def worker_started(worker: Worker) -> None:
+                    show_hub(server, hub)
+                    started(worker)
+
+                report = run_worker(hub, subscription, function, worker_started, **options)
                 context.show(report, _report_text)
         except KeyboardInterrupt:
             click.echo("stopped before the worker started", err=True)

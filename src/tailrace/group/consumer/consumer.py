@@ -223,12 +223,12 @@ class Consumer(Unpicklable, Iteration[Delivery[T]], Generic[T]):
         """Return the partitions and counts of now."""
         with self._session.state.lock:
             cursors = self._session.cursors
-            delivered, acknowledged, nacked = self._session.counts
+            counts = self._session.counts
             return ConsumerStats(
                 partitions=tuple(sorted(cursors)),
-                delivered=delivered,
-                acknowledged=acknowledged,
-                nacked=nacked,
+                delivered=counts.delivered,
+                acknowledged=counts.acknowledged,
+                nacked=counts.nacked,
                 in_flight=sum(cursor.in_flight for cursor in cursors.values()),
                 held_back=sum(cursor.held_back for cursor in cursors.values()),
                 failed=sum(cursor.failed for cursor in cursors.values()),

@@ -30,6 +30,7 @@ from tailrace.group.protocol.events import Event
 from tailrace.group.protocol.registry import Registry
 from tailrace.group.protocol.times import Times
 from tailrace.group.runtime.contract import LocalSession
+from tailrace.group.runtime.leader_reporter import LeaderReporter
 from tailrace.group.runtime.liveness import Liveness
 from tailrace.group.runtime.loop import GroupMachine, Loop
 from tailrace.group.runtime.progress_saver import ProgressSaver
@@ -41,6 +42,7 @@ from tailrace.group.store.presence import HOLDS
 from tailrace.group.store.unit_source import UnitSource, UnitSources
 from tailrace.log.schema import import_pandas_now
 from tailrace.message import Partition
+from tailrace.reporting.reporters import reporters_of
 
 RESIGN_S: Final = 1.0
 """The longest time that a closing process may take to resign from the groups that it leads."""
@@ -73,6 +75,7 @@ class Runtime:
         self._mutex = threading.Lock()
         self._error: BaseException | None = None
         self._machine = machine(self.process, times)
+        self._reporter = LeaderReporter(lambda: self._machine.leads)
         owner = f"process {os.getpid()} on {socket.gethostname()}"
         self._hold = backend.hold(HOLDS + self.process, owner)
         with contextlib.ExitStack() as undo:
@@ -121,6 +124,7 @@ class Runtime:
             for thread in self._threads:
                 thread.start()
             undo.pop_all()
+        reporters_of(backend).add(self._reporter)
 
     def add(self, member: LocalSession, units: UnitSource | None = None) -> None:
         """Add a session; see `join`."""
@@ -223,6 +227,7 @@ class Runtime:
 
     def _end(self, resign_s: float) -> None:
         """End the loop, then the store worker, then the other threads; release the hold."""
+        reporters_of(self.backend).retire(self._reporter)
         loop, worker, *others = self._threads
         deadline = time.monotonic() + END_S
         self._loop.finish(resign_s)

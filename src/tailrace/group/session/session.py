@@ -22,12 +22,14 @@ from tailrace.errors import BackendUnavailable, DeliveryFailed, HubClosed
 from tailrace.group.protocol.events import Died, Event, Subscribed, Unsubscribed
 from tailrace.group.runtime.contract import SessionRuntime
 from tailrace.group.session.machine import SessionOptions
+from tailrace.group.session.session_reporter import SessionReporter
 from tailrace.group.session.session_unit import SessionUnit
 from tailrace.group.session.state import SessionState
 from tailrace.group.session.unit_io import UnitIO
 from tailrace.group.store import presence
 from tailrace.group.store.failed_messages import record_failed
 from tailrace.message import Message, Partition
+from tailrace.reporting.reporters import reporters_of
 
 _IDLE_S: Final = 60.0
 """The longest wait for an event before everything is checked again."""
@@ -76,17 +78,22 @@ class Session:
         self._error: BaseException | None = None
         self._paused = self._due = False
         self._records_failures = True
+        self._reporter = SessionReporter(
+            group, self.machine.scheduler, lock=self.state.lock, unready=self._unready
+        )
 
     def install(self, unit: str, epoch: int) -> None:
         """Own a granted unit."""
         _log.info("group %s: %s was granted to %s, epoch %d", self.group, unit, self.id, epoch)
         with self.state.lock:
+            self._reporter.granted += 1
             self.machine.install(unit, epoch)
 
     def drain(self, unit: str, epoch: int) -> None:
         """Stop the delivery of a unit, and post `Drained` once no delivery of it is in flight."""
         _log.info("group %s: %s is revoked from %s, epoch %d", self.group, unit, self.id, epoch)
         with self.state.lock:
+            self._reporter.revoked += 1
             answer = self.machine.drain(unit, epoch)
         if answer is None:
             self._joined_runtime().save_soon(self.id)
@@ -131,6 +138,7 @@ class Session:
         self._runtime = join(self)
         _log.info("group %s: %s joined", self.group, self.id)
         self._post(Subscribed(self.id, self.group, self.machine.options.revoke_timeout_s))
+        reporters_of(self.state.backend).add(self._reporter)
 
     def next(
         self, timeout_s: float | None = None, abandoned: threading.Event | None = None
@@ -269,10 +277,18 @@ class Session:
         with state.lock:
             for owned in list(self.machine.scheduler.units.values()):
                 self.machine.scheduler.remove(owned)
+        reporters_of(state.backend).retire(self._reporter)
         with contextlib.suppress(BackendUnavailable):
             presence.leave(state.backend, self.group, self.id)
         runtime.leave(self.id)
         _log.info("group %s: %s left", self.group, self.id)
+
+    def _unready(self) -> str | None:
+        if self._error is not None or self._stopping:
+            return f"the consumer of group {self.group} ends"
+        if self._joined_runtime().until(self.id) <= self.state.clock.monotonic():
+            return f"the consumer of group {self.group} has not joined"
+        return None
 
     @property
     def cursors(self) -> dict[Partition, Cursor]:

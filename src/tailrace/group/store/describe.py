@@ -153,9 +153,14 @@ def show_group(backend: Backend, name: str) -> GroupDetail:
 
 def lag(backend: Backend, name: str) -> list[PartitionLag]:
     """Return the unfinished partitions of a group, those with the highest lag first."""
-    partitions = [
-        s for s in show_group(backend, name).partitions if s.state is not UnitState.FINISHED
-    ]
+    return lag_of(backend, show_group(backend, name))
+
+
+def lag_of(backend: Backend, group: GroupDetail) -> list[PartitionLag]:
+    """Return the unfinished partitions of a group that was read just now, those with the highest
+    lag first."""
+    name = group.summary.name
+    partitions = [s for s in group.partitions if s.state is not UnitState.FINISHED]
     found = [
         PartitionLag(s.partition, s.state, s.lag, _oldest(backend, name, s), s.owner)
         for s in partitions

@@ -1,8 +1,8 @@
 """The link between a supervisor and one of its processes: a pair of connected sockets.
 
-The process reports lines of JSON: that it is ready, that its error will not go away, and its
-activity whenever the supervisor asks. The end of the supervisor, for whatever reason, ends the
-link, and the process drains. A process inherits its end of the link as an open descriptor.
+The process reports lines of JSON: that it is ready, that its error will not go away, and whenever
+the supervisor asks, its activity or its metrics. The end of the supervisor, for whatever reason,
+ends the link, and the process drains. A process inherits its end of the link as an open descriptor.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ import socket
 import threading
 from collections.abc import Callable
 from enum import Enum
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from tailrace.operations.app.activity import Activity, SubscriptionActivity
+from tailrace.reporting.histogram import HistogramValue
+from tailrace.reporting.metric import MetricScope
+from tailrace.reporting.sample import Sample
+from tailrace.telemetry import METRICS
 
-_QUESTION: Final = b"?"
 _CHUNK_BYTES: Final = 1 << 16
 
 
@@ -29,13 +32,59 @@ class ReportKind(Enum):
     READY = "ready"
     REFUSED = "refused"
     ACTIVE = "active"
+    MEASURED = "measured"
+
+
+class Question(Enum):
+    """What a supervisor asks for: one byte each."""
+
+    ACTIVITY = b"?"
+    METRICS = b"m"
+    HUB_METRICS = b"h"
+    """The metrics, those that are read of the hub included."""
+
+
+class SentSample(msgspec.Struct, frozen=True, array_like=True):
+    """The value of a metric, as a process sends it: a number, or the counts and sum of a
+    histogram."""
+
+    metric: str
+    labels: tuple[str, ...]
+    value: float | HistogramValue
+
+    @classmethod
+    def of(cls, sample: Sample) -> SentSample:
+        """Return a sample to send."""
+        return cls(sample.metric.name, sample.labels, sample.value)
+
+    def sample(self, process: str) -> Sample:
+        """Return the sample of this process. That of the hub is of no process."""
+        metric = METRICS[self.metric]
+        of_process = metric.scope is MetricScope.PROCESS
+        return Sample(metric, self.labels, self.value, process if of_process else "")
+
+
+class MeasuredProcess(Protocol):
+    """What a process that runs an app says of its metrics."""
+
+    def samples(self) -> list[Sample]:
+        """Return the samples of now, those that are read of the hub included."""
+
+    def own_samples(self) -> list[Sample]:
+        """Return the samples of now, without those that are read of the hub."""
+
+    def unready(self) -> str | None:
+        """Return why the process does not work; None if it works."""
 
 
 class ProcessReport(msgspec.Struct, frozen=True):
-    """One report of a process. Only an active one has an activity."""
+    """One report of a process. Only an active one has an activity, and only a measured one has
+    samples, and `unready`: why the process does not work, if it does not."""
 
     kind: ReportKind
     activity: dict[str, SubscriptionActivity] = {}
+    samples: list[SentSample] = []
+    unready: str | None = None
 
 
 class SupervisedLink:
@@ -48,6 +97,8 @@ class SupervisedLink:
         self._lost = lost
         self.activity: Callable[[], Activity] = dict
         """Returns the activity of the process. Called in a thread."""
+        self.metrics: MeasuredProcess | None = None
+        """The metrics of the process; None while it starts. Asked in a thread."""
         threading.Thread(target=self._follow, name="tailrace supervisor link", daemon=True).start()
 
     def say_ready(self) -> None:
@@ -63,15 +114,26 @@ class SupervisedLink:
             self._socket.sendall(msgspec.json.encode(report) + b"\n")
 
     def _follow(self) -> None:
-        while self._asked():
-            self._send(ProcessReport(ReportKind.ACTIVE, dict(self.activity())))
+        while asked := self._asked():
+            if Question.ACTIVITY.value in asked:
+                self._send(ProcessReport(ReportKind.ACTIVE, dict(self.activity())))
+            if Question.METRICS.value in asked or Question.HUB_METRICS.value in asked:
+                self._send(self._measured(hub=Question.HUB_METRICS.value in asked))
         self._lost()
 
-    def _asked(self) -> bool:
+    def _asked(self) -> bytes:
         try:
-            return bool(self._socket.recv(_CHUNK_BYTES))
+            return self._socket.recv(_CHUNK_BYTES)
         except OSError:
-            return False
+            return b""
+
+    def _measured(self, *, hub: bool) -> ProcessReport:
+        metrics = self.metrics
+        if metrics is None:
+            return ProcessReport(ReportKind.MEASURED, unready="starting")
+        samples = metrics.samples() if hub else metrics.own_samples()
+        sent = [SentSample.of(each) for each in samples]
+        return ProcessReport(ReportKind.MEASURED, samples=sent, unready=metrics.unready())
 
 
 class SupervisorLink:
@@ -95,10 +157,10 @@ class SupervisorLink:
         """Close the end of the process, which has its own copy of it now."""
         self._other.close()
 
-    def ask(self) -> None:
-        """Ask for the activity of the process."""
+    def ask(self, question: Question) -> None:
+        """Ask the process."""
         with contextlib.suppress(OSError):  # It has ended, or has not yet answered many times.
-            self._socket.send(_QUESTION)
+            self._socket.send(question.value)
 
     def reports(self) -> list[ProcessReport] | None:
         """Return the reports that have arrived; None once the link has ended."""

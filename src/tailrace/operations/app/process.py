@@ -11,7 +11,7 @@ from tailrace.app.attended import AppObserver
 from tailrace.app.running_app import RunningApp
 from tailrace.errors import Error
 from tailrace.operations.app.activity import Activity, activity_of
-from tailrace.operations.app.link import SupervisedLink
+from tailrace.operations.app.link import MeasuredProcess, SupervisedLink
 
 OBSERVE_S: Final = 2.0
 """Seconds between two looks at the activity of the app."""
@@ -26,6 +26,8 @@ class ProcessObserver(AppObserver):
         self, link: SupervisedLink | None = None, show: Callable[[Activity], None] | None = None
     ) -> None:
         self.has_started = False
+        self.metrics: MeasuredProcess | None = None
+        """The metrics of the process, once its hub is open."""
         self._link = link
         self._show = show
         self.interval_s = None if show is None else OBSERVE_S
@@ -37,6 +39,7 @@ class ProcessObserver(AppObserver):
             _log.info("running %s", ", ".join(running.workers))
         else:
             self._link.activity = partial(activity_of, running)
+            self._link.metrics = self.metrics
             self._link.say_ready()
 
     def waited(self, running: RunningApp) -> None:

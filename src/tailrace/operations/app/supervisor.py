@@ -20,7 +20,8 @@ from contextlib import closing, suppress
 from typing import Final
 
 from tailrace.operations.app.activity import Activity, total_of
-from tailrace.operations.app.link import ReportKind, SupervisorLink
+from tailrace.operations.app.link import Question, ReportKind, SupervisorLink
+from tailrace.operations.app.process_metrics import ProcessMetrics
 from tailrace.operations.app.supervision import (
     DRAINED,
     AnnounceRestart,
@@ -108,6 +109,11 @@ class _Wakeup:
         # Not by the handlers: one that is called just before a wait begins is too early.
         self._before = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
 
+    def wake(self) -> None:
+        """End the present or next wait. Any thread may call it, before `close`."""
+        with suppress(BlockingIOError):  # It is awake.
+            os.write(self._writer, b"\0")
+
     def clear(self) -> None:
         """Let the next wait last until the next signal."""
         with suppress(BlockingIOError):
@@ -125,7 +131,8 @@ class Supervisor:
     """Runs a command in several processes until a signal. For the main thread.
 
     `command` returns the command of a process, given the descriptor of its link. `observe` gets the
-    activity of all processes together, every two seconds, in the thread of `run`.
+    activity of all processes together, every two seconds, in the thread of `run`. `metrics` asks
+    the processes for their metrics.
     """
 
     def __init__(
@@ -135,8 +142,10 @@ class Supervisor:
         *,
         drain_s: float,
         observe: Callable[[Activity], None] | None = None,
+        metrics: ProcessMetrics | None = None,
     ) -> None:
         self._command = command
+        self._metrics = metrics or ProcessMetrics(processes)
         self._machine = Supervision(processes, drain_s, random.random)
         self._observe = observe
         self._observe_at = math.inf if observe is None else time.monotonic()
@@ -153,9 +162,11 @@ class Supervisor:
             closing(_Wakeup(self._selector)) as wakeup,
             Signals() as signals,
         ):
+            self._metrics.begin(wakeup.wake)
             try:
                 return self._run(wakeup, signals)
             finally:
+                self._metrics.end()
                 for child in list(self._children.values()):
                     child.kill()
                     child.process.wait()
@@ -211,6 +222,7 @@ class Supervisor:
             self._handle(ProcessExited(number, NOT_STARTED))
             return
         self._children[number] = child
+        self._metrics.started(number)
         self._selector.register(child.link, selectors.EVENT_READ)
 
     def _read_reports(self, child: _Child) -> None:
@@ -228,11 +240,14 @@ class Supervisor:
                     self._handle(ProcessRefused(child.number))
                 case ReportKind.ACTIVE:
                     child.activity = report.activity
+                case ReportKind.MEASURED:
+                    self._metrics.answered(child.number, report)
 
     def _exited(self, child: _Child, status: int) -> None:
         with suppress(KeyError):
             self._selector.unregister(child.link)
         child.link.close()
+        self._metrics.ended(child.number)
         failure = self._machine.failure
         self._handle(ProcessExited(child.number, status))
         if self._machine.failure != failure:
@@ -241,13 +256,16 @@ class Supervisor:
             del self._children[child.number]
 
     def _ask(self) -> None:
-        """Ask for the activity of the processes, and pass on their last answers, if it is time."""
+        """Ask for the metrics of the processes, if somebody wants them, and for their activity, and
+        pass on their last answers, if it is time."""
+        for number, question in self._metrics.questions(self._children).items():
+            self._children[number].link.ask(question)
         if self._observe is None or time.monotonic() < self._observe_at:
             return
         self._observe_at = time.monotonic() + OBSERVE_S
         self._observe(total_of(child.activity for child in self._children.values()))
         for child in self._children.values():
-            child.link.ask()
+            child.link.ask(Question.ACTIVITY)
 
 
 def _end_text(status: int) -> str:

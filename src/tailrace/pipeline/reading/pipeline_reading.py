@@ -73,6 +73,11 @@ class PipelineReading:
         return 0 if self._source is None else self._source.rows
 
     @property
+    def bytes(self) -> int:
+        """The size of the rows that were read, in the commit log."""
+        return 0 if self._source is None else self._source.bytes
+
+    @property
     def bad(self) -> int:
         """The lines that could not be read."""
         return 0 if self._source is None else self._source.bad

@@ -97,6 +97,9 @@ class CallSource(Protocol):
     def ended(self, call: Call, outcome: CallOutcome) -> None:
         """Record the outcome of a call."""
 
+    def took(self, seconds: float) -> None:
+        """Record how long a call has taken that ended, or that was given up."""
+
     def runs_late(self, calls: Mapping[str, int]) -> None:
         """Record how many calls were given up and still run, by the name of their shard."""
 

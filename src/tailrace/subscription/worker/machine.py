@@ -51,6 +51,8 @@ class WorkerMachine(Generic[S]):
         """The number of calls under way, those of shards that were lost meanwhile included."""
         self.stopped = False
         """While True no message is called."""
+        self.filtered_before = 0
+        """The number of messages of shards that it owned before which did not pass a filter."""
         self._suspects = 0
         self._letters = 0
         self._late: Counter[str] = Counter()
@@ -279,9 +281,14 @@ class WorkerMachine(Generic[S]):
         self._look_if_settled()
         self.interrupt()
 
+    @property
+    def late(self) -> int:
+        """The number of calls that were given up and still run."""
+        return self._late.total()
+
     def _look_if_settled(self) -> None:
         """Tell the shards if nothing runs any more: only then a pause has drained them."""
-        settled = not (self.in_flight or self._late.total())
+        settled = not (self.in_flight or self.late)
         if settled is not self._settled:
             self._settled = settled
             for owned in self.shards.values():
@@ -378,5 +385,6 @@ class WorkerMachine(Generic[S]):
     def _remove(self, owned: S | None) -> None:
         if owned is not None and self.shards.get(owned.name) is owned:
             owned.removed = True
+            self.filtered_before += owned.filtered
             self._lost_calls[owned.name] += owned.in_flight
             del self.shards[owned.name]

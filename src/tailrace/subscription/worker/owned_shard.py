@@ -85,6 +85,11 @@ class OwnedShard:
         return inf if due is None else due
 
     @property
+    def filtered(self) -> int:
+        """The number of its messages that did not pass a filter since it was granted."""
+        return self.machine.filtering.filtered if self.machine.loaded else 0
+
+    @property
     def mark(self) -> int:
         """A number that rises with the stored progress, for people."""
         machine = self.machine

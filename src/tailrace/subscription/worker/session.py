@@ -17,6 +17,7 @@ from tailrace.clock import Clock
 from tailrace.errors import (
     BackendUnavailable,
     Conflict,
+    Error,
     HubClosed,
     UnknownGroup,
     UnknownSubscription,
@@ -26,19 +27,20 @@ from tailrace.group.protocol.events import Died, Event, Subscribed, Unsubscribed
 from tailrace.group.runtime.runtime import Runtime
 from tailrace.group.store import presence
 from tailrace.message import Partition
+from tailrace.reporting.reporters import reporters_of
 from tailrace.subscription.shard.commit.commit import ShardCommit
 from tailrace.subscription.shard.options import ShardOptions
 from tailrace.subscription.store.definition import SubscriptionDefinition
-from tailrace.subscription.store.names import worker_group
+from tailrace.subscription.store.names import replay_of, worker_group
 from tailrace.subscription.worker.calls import CallRunner, CallSource
 from tailrace.subscription.worker.claimed_id import ClaimedId
-from tailrace.subscription.worker.dead_letter_log import log_dead_letters
 from tailrace.subscription.worker.machine import WorkerMachine
 from tailrace.subscription.worker.options import WorkerOptions
 from tailrace.subscription.worker.outputs import OutputTopics
 from tailrace.subscription.worker.shard_io import Decode, ShardDriver, ShardIO, StoredShard
 from tailrace.subscription.worker.threads import COMMITS_AT_ONCE, WorkerThreads
 from tailrace.subscription.worker.worker_calls import WorkerCalls
+from tailrace.subscription.worker.worker_reporter import WorkerReporter
 from tailrace.terminal.signals import wait_for
 
 REVOKE_EXTRA_S: Final = 10.0
@@ -89,8 +91,6 @@ class WorkerSession(WorkerThreads):
         self._clock = clock
         self._runtime: Runtime | None = None
         self._commit_outage = Outage(_log, f"{subscription}: storing the outcomes of calls")
-        driver = self._driver(decode, defined)
-        self._io = ShardIO(self.machine, subscription, backend, driver, identity=identity)
         self.calls = WorkerCalls(
             subscription,
             self.machine,
@@ -102,6 +102,11 @@ class WorkerSession(WorkerThreads):
             fail=self.fail,
             lose=self._lose,
         )
+        self._reporter = WorkerReporter(
+            subscription, self.machine, self.calls, lock=self.changed, unready=self._unready
+        )
+        driver = self._driver(decode, defined)
+        self._io = ShardIO(self.machine, subscription, backend, driver, identity=identity)
         self._calls = calls(self.calls)
         self._to_save, self._committing = set(), set()
         self._progress_due = self._lease_ended = False
@@ -127,7 +132,8 @@ class WorkerSession(WorkerThreads):
             post=self._post_all,
             lose=self._lose,
             stored=self._stored,
-            not_stored=self._commit_outage.failed,
+            not_stored=self._not_stored,
+            took=self._reporter.commit_seconds.observe,
             decode=decode,
             find_view=None if self._outputs is None else self._outputs.view,
             effects=self._options.effects,
@@ -138,6 +144,7 @@ class WorkerSession(WorkerThreads):
         """Own a granted shard."""
         _log.info("%s: shard %s was granted to %s", self.subscription, unit, self.id)
         with self.changed:
+            self._reporter.granted += 1
             self.machine.install(unit, epoch)
 
     def drain(self, unit: str, epoch: int) -> None:
@@ -206,6 +213,8 @@ class WorkerSession(WorkerThreads):
             thread.start()
         timeout_s = self._options.timeout.total_seconds()
         runtime.post(Subscribed(self.id, self.group, timeout_s + REVOKE_EXTRA_S))
+        if replay_of(self.subscription) is None:  # else there would be ever more names
+            reporters_of(self._backend).add(self._reporter)
         _log.info("%s: worker %s joined", self.subscription, self.id)
 
     def stop(self) -> None:
@@ -279,7 +288,15 @@ class WorkerSession(WorkerThreads):
             presence.leave(self._backend, self.group, self.id)
             self._claimed.release()
         runtime.leave(self.id)
+        reporters_of(self._backend).retire(self._reporter)
         _log.info("%s: worker %s left", self.subscription, self.id)
+
+    def _unready(self) -> str | None:
+        if self._stopping or self._error is not None:
+            return f"the worker of {self.subscription} ends"
+        if self._joined.until(self.id) <= self._clock.monotonic():
+            return f"the worker of {self.subscription} has not joined its group"
+        return None
 
     def _may_call(self) -> bool:
         """True if handlers may be called now. With the lock."""
@@ -300,11 +317,16 @@ class WorkerSession(WorkerThreads):
     def _lose(self, owned: StoredShard) -> None:
         """Give a shard up, which another worker owns or whose last commit is unknown."""
         _log.warning("%s: shard %s is lost by %s", self.subscription, owned.name, self.id)
+        self._reporter.lost += 1
         self._post_all(self.machine.lost(owned))
 
     def _stored(self, owned: StoredShard, commit: ShardCommit) -> None:
         self._commit_outage.worked()
-        log_dead_letters(self.subscription, commit)
+        self._reporter.stored(commit)
+
+    def _not_stored(self, error: Error) -> None:
+        self._commit_outage.failed(error)
+        self._reporter.not_committed()
 
     def _abandon(self) -> None:
         self._joined.post(Died(self.id))

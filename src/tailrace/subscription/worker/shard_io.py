@@ -91,10 +91,11 @@ class ShardDriver(Generic[S]):
 
     `lock` guards the machine. `await_records` wakes the machine when these partitions have records
     at these offsets. `post` sends events to the runtime, and `lose` gives a shard up. `stored` is
-    called right after a commit, and `not_stored` with the error of one that wrote nothing. `decode`
-    decodes the value of a message. `find_view` finds the topics that handlers push to,
-    and `effects` is the database that they write to. `defined` is called with each definition that
-    is read, before the messages that follow it are called.
+    called right after a commit, and `not_stored` with the error of one that wrote nothing. `took`
+    is called with the seconds that a commit has taken. `decode` decodes the value of a message.
+    `find_view` finds the topics that handlers push to, and `effects` is the database that they
+    write to. `defined` is called with each definition that is read, before the messages that follow
+    it are called.
     """
 
     lock: AbstractContextManager[Any]
@@ -104,6 +105,7 @@ class ShardDriver(Generic[S]):
     lose: Callable[[S], None]
     stored: Callable[[S, ShardCommit], None]
     not_stored: Callable[[Error], None] = lambda error: None
+    took: Callable[[float], None] = lambda seconds: None
     decode: Decode
     find_view: FindView | None = None
     effects: Effects | None = None
@@ -173,7 +175,7 @@ class ShardIO(Generic[S]):
             return _nothing
         assert owned.targets is not None
         fence = shard_fence(self._subscription, owned.name, owned.epoch)
-        now_ms = driver.clock.now_ms()
+        now_ms, began = driver.clock.now_ms(), driver.clock.monotonic()
         try:
             places = commit_shard(
                 self._backend, owned.targets, commit, fence, now_ms, driver.find_view
@@ -191,6 +193,7 @@ class ShardIO(Generic[S]):
         except (BackendUnavailable, Busy, Conflict) as error:
             driver.not_stored(error)
             return lambda: machine.not_committed(owned, commit, driver.clock.monotonic())
+        driver.took(driver.clock.monotonic() - began)
         driver.stored(owned, commit)
         return lambda: driver.post(machine.committed(owned, commit, places))
 

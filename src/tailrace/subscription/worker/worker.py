@@ -74,14 +74,13 @@ class Worker(Unpicklable):
         session = self._session
         with session.changed:
             machine, counts = session.machine, session.calls.counts
-            loaded = [each.machine for each in machine.shards.values() if each.machine.loaded]
             return WorkerStats(
                 tuple(sorted(machine.shards)),
                 machine.in_flight,
                 counts[OutcomeKind.SUCCESS],
                 counts[OutcomeKind.RETRY],
                 counts[OutcomeKind.REJECT],
-                sum(each.filtering.filtered for each in loaded),
+                sum(each.filtered for each in machine.shards.values()),
             )
 
     def stop(self) -> None:

@@ -9,9 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from tailrace import telemetry
 from tailrace.clock import Clock
 from tailrace.delivery.delivery import Delivery
 from tailrace.delivery.outcome import CallOutcome, OutcomeKind
+from tailrace.reporting.histogram import Histogram
 from tailrace.subscription.shard.queues import Queue
 from tailrace.subscription.shard.turn import Turn
 from tailrace.subscription.worker.calls import Call, joined_calls, outcome_without_call
@@ -47,6 +49,8 @@ class WorkerCalls:
     ) -> None:
         self.counts: Counter[OutcomeKind] = Counter()
         """The number of messages by outcome."""
+        self.seconds = Histogram(telemetry.WORKER_CALL_SECONDS)
+        """How long the calls have taken."""
         self.fail = fail
         self._subscription = subscription
         self._machine = machine
@@ -110,6 +114,10 @@ class WorkerCalls:
                 self._finish(call, call.turns, outcome)
         if failed:
             self._log_failure(call, outcome)
+
+    def took(self, seconds: float) -> None:
+        """Record how long a call has taken that ended, or that was given up."""
+        self.seconds.observe(seconds)
 
     def runs_late(self, calls: Mapping[str, int]) -> None:
         """Record how many calls were given up and still run, by the name of their shard: a pause

@@ -49,6 +49,7 @@ class RunningCalls:
         self._monotonic = monotonic
         self._mutex = threading.Lock()
         self._deadlines: dict[Call, float] = {}
+        self._began: dict[Call, float] = {}
         self._given_up: dict[Call, list[bytes | Origin]] = {}
 
     def begin(self, call: Call) -> bool:
@@ -56,7 +57,8 @@ class RunningCalls:
         with self._mutex:
             if self._given_up and not self._late_names.isdisjoint(call.names):
                 return False
-            self._deadlines[call] = self._monotonic() + self._limit_s
+            now = self._began[call] = self._monotonic()
+            self._deadlines[call] = now + self._limit_s
             return True
 
     def end(self, call: Call) -> bool:
@@ -64,7 +66,11 @@ class RunningCalls:
         with self._mutex:
             if self._given_up.pop(call, None) is not None:
                 self._source.runs_late(self._late_by_shard)
-            return self._deadlines.pop(call, None) is not None
+            if self._deadlines.pop(call, None) is None:
+                return False
+            began = self._began.pop(call)
+        self._source.took(self._monotonic() - began)
+        return True
 
     def give_up(self) -> bool:
         """Give up the calls that take too long. False if there is none."""
@@ -99,6 +105,7 @@ class RunningCalls:
             for call in late:
                 del self._deadlines[call]
                 self._given_up[call] = call.names
+                self._source.took(now - self._began.pop(call))
             if late:
                 self._source.runs_late(self._late_by_shard)
         return late
