@@ -162,8 +162,14 @@ SUBSCRIPTION_OLDEST: Final = hub_gauge(
 SUBSCRIPTION_PAUSED: Final = hub_gauge(
     "tailrace_subscription_paused",
     "subscription",
-    "1 while the subscription is paused.",
+    "1 while the subscription is paused, by an operator or by its dead-letter breaker.",
     "tailrace subscription resume NAME.",
+)
+SUBSCRIPTION_THROTTLED: Final = hub_gauge(
+    "tailrace_subscription_throttled",
+    "subscription",
+    "1 if the error throttle has held messages back within the last 10 seconds.",
+    "Many calls fail: tailrace explain NAME.",
 )
 SUBSCRIPTION_SHARDS: Final = hub_gauge(
     "tailrace_subscription_shards", "subscription", "Shards of the subscription."

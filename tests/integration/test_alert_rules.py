@@ -73,6 +73,9 @@ TROUBLES = {
         'tailrace_subscription_unowned_shards{subscription="m"}', 1, subscription="m"
     ),
     "TailracePaused": gauge('tailrace_subscription_paused{subscription="m"}', 1, subscription="m"),
+    "TailraceThrottled": gauge(
+        'tailrace_subscription_throttled{subscription="m"}', 1, subscription="m"
+    ),
     "TailraceCallsFail": Trouble(
         {
             'tailrace_worker_messages_total{subscription="m",outcome="succeeded"}': "0+10x100",

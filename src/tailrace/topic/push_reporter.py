@@ -7,19 +7,16 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from tailrace import telemetry
 from tailrace.backend.contract import Backend
 from tailrace.errors import Conflict
-from tailrace.reporting.histogram import Histogram
+from tailrace.reporting.histogram import FRESH_MAX, Histogram
 from tailrace.reporting.reporters import reporters_of
 from tailrace.reporting.sample import Sample
 
 T = TypeVar("T")
-
-FRESH_MAX: Final = 1024
-"""The largest number of pushes that are not counted yet."""
 
 
 class PushReporter:
@@ -52,8 +49,7 @@ class PushReporter:
 
     def pushed(self, messages: int, size_bytes: int, seconds: float) -> None:
         """Record that messages are stored."""
-        # Counted later, many at a time: a single push takes less than 100 µs, and finds the counts
-        # in no cache of the processor.
+        # Counted later, many at a time, as the values of a histogram are.
         self._fresh.append((messages, size_bytes, seconds))
         if len(self._fresh) >= FRESH_MAX:
             self._count_fresh()
@@ -64,7 +60,7 @@ class PushReporter:
                 messages, size_bytes, seconds = self._fresh.popleft()
                 self._messages += messages
                 self._size_bytes += size_bytes
-                self._seconds.add(seconds)
+                self._seconds.observe(seconds)
 
     def failed(self) -> None:
         """Record that a push has raised an error."""

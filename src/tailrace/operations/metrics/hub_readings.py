@@ -16,14 +16,16 @@ from typing import Final
 from tailrace import telemetry
 from tailrace.backend.capabilities import InDirectory
 from tailrace.backend.contract import Backend
-from tailrace.clock import Clock, SystemClock
+from tailrace.clock import Clock, SystemClock, utc_time
 from tailrace.errors import Error
 from tailrace.group.protocol.unit import UnitState
 from tailrace.group.store.describe import lag_of, show_group
 from tailrace.hub.hub import Hub
+from tailrace.operations.subscription.checks import HELD_BACK_MAX
 from tailrace.reporting.sample import Sample
 from tailrace.subscription.store.backlog import count_backlog
 from tailrace.subscription.store.definition import find_subscription
+from tailrace.subscription.store.describe import last_held_back
 from tailrace.subscription.store.generations.opening import as_opened
 from tailrace.subscription.store.owners import shard_owners
 from tailrace.subscription.store.pause import find_pause
@@ -101,6 +103,9 @@ def _read_subscription(backend: Backend, name: str, now_ms: int) -> Iterator[Sam
     yield Sample(telemetry.SUBSCRIPTION_PAUSED, (name,), int(find_pause(backend, name) is not None))
     yield Sample(telemetry.SUBSCRIPTION_SHARDS, (name,), definition.shards)
     yield Sample(telemetry.SUBSCRIPTION_UNOWNED, (name,), definition.shards - len(owners))
+    held_back = last_held_back(backend, name)
+    throttled = held_back is not None and utc_time(now_ms) - held_back < HELD_BACK_MAX
+    yield Sample(telemetry.SUBSCRIPTION_THROTTLED, (name,), int(throttled))
     backlog = count_backlog(backend, as_opened(stored))
     for queue, messages in (("mq", backlog.mq), ("rq", backlog.rq), ("dlq", backlog.dlq)):
         yield Sample(telemetry.SUBSCRIPTION_BACKLOG, (name, queue), messages)

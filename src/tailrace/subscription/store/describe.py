@@ -147,7 +147,7 @@ def describe(backend: Backend, name: str) -> SubscriptionInfo:
         definition.opened,
         queue=definition.queue,
         load=definition.load,
-        held_back=_held_back(backend, name) if definition.load.throttle else None,
+        held_back=last_held_back(backend, name) if definition.load.throttle else None,
     )
     if stored is None:
         return info
@@ -173,7 +173,8 @@ def _following(backend: Backend, stored: StoredSubscription) -> NextShards | Non
     return NextShards(following.shards, change.phase, waits_for, since, change.by)
 
 
-def _held_back(backend: Backend, name: str) -> datetime | None:
+def last_held_back(backend: Backend, name: str) -> datetime | None:
+    """Return when the throttle of a subscription last held a message back; None for never."""
     counts = [decode_counts(value) for _, value in scan_all(backend.table, counts_table(name))]
     latest_ms = max((each.held_ms for each in counts), default=0)
     return utc_time(latest_ms) if latest_ms else None

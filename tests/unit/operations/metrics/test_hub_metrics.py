@@ -10,9 +10,10 @@ from typing import Any, cast
 import pytest
 
 import tailrace
-from tailrace import Delivery, Reject, Retry
+from tailrace import Delivery, Reject, Retry, RetryLater
 from tailrace.backend.contract import Transaction
 from tailrace.clock import SystemClock
+from tailrace.delivery.throttle import BURST
 from tailrace.errors import BackendUnavailable
 from tailrace.operations.metrics.hub_metrics import HubMetrics
 from tailrace.operations.metrics.hub_readings import EVERY_S, SHARE_MAX
@@ -171,6 +172,21 @@ def test_the_backlog_of_a_subscription_is_read_of_the_hub(office: Office) -> Non
         age = reading.value("subscription_oldest_seconds", "mailer")
         assert age is not None
         assert 59 <= age <= 120
+
+
+def test_a_subscription_is_throttled_soon_after_messages_were_held_back(office: Office) -> None:
+    reading = Reading(office)
+
+    def fail(delivery: Delivery[Any]) -> None:
+        raise RetryLater("1h")
+
+    with office.subscription.start(fail):
+        assert reading.value("subscription_throttled", "mailer") == 0
+        office.topic.push_many([(f"c{number}", number) for number in range(BURST + 100)])
+        until(lambda: office.subscription.describe().held_back is not None)
+        assert Reading(office).value("subscription_throttled", "mailer") == 1
+        reading.clock.advance(600)
+        assert reading.value("subscription_throttled", "mailer") == 0
 
 
 def test_nothing_is_read_of_subscriptions_and_groups_that_the_process_does_not_work_for(
