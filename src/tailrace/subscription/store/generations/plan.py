@@ -24,6 +24,10 @@ from tailrace.topic.router import HASHES
 _SAMPLE: Final = 1 << 16
 """The number of hashes that are tried for the part of the keys that move."""
 
+_STEP: Final = 0x9E3779B1
+"""Multiples of this prime, modulo `HASHES`, are spread evenly over the hashes and over their
+remainders."""
+
 
 @dataclass(frozen=True, slots=True)
 class AddedStorage:
@@ -104,7 +108,7 @@ def fed_storages(backend: Backend, stored: StoredSubscription) -> list[FedStorag
 
 def moved_part(before: KeyShards, after: KeyShards) -> float:
     """Return the part of the keys whose shard has another number."""
-    sample = np.arange(_SAMPLE) * (HASHES // _SAMPLE) + np.arange(_SAMPLE)
+    sample = np.arange(_SAMPLE, dtype=np.int64) * _STEP % HASHES
     return float((before.of_hashes(sample) != after.of_hashes(sample)).mean())
 
 

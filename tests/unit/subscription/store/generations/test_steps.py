@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
+from operator import ne
 from typing import Any
 
 import pytest
@@ -358,7 +359,7 @@ def test_the_plan_says_what_moves() -> None:
     plan = plan_shards(shop.backend, stored(shop.backend), 12, uneven=False)
     assert (plan.before, plan.shards, plan.generation, plan.opened) == (4, 12, 1, 1)
     assert (plan.waits_for, plan.adds, plan.feeds) == ((), (), ())
-    assert plan.moved == pytest.approx(0.75, abs=0.01)
+    assert plan.moved == pytest.approx(11 / 12, abs=0.01)
     same = plan_shards(shop.backend, stored(shop.backend), 4, uneven=False)
     assert (same.before, same.shards, same.moved) == (4, 4, 0.0)
 
@@ -382,6 +383,19 @@ def test_every_message_is_counted_once_over_all_generations() -> None:
         assert stats.total.inserted == stats.total.accounted
     assert stats.total.dead == 2 * 4
     assert stats.total.acked == stats.total.inserted - stats.total.dead
+
+
+@pytest.mark.parametrize(("partitions", "before", "shards"), [(6, 2, 3), (6, 6, 1), (12, 4, 3)])
+def test_the_plan_tells_the_part_of_the_keys_that_move(
+    partitions: int, before: int, shards: int
+) -> None:
+    shop = Shop(partitions=partitions, shards=before)
+    plan = plan_shards(shop.backend, stored(shop.backend), shards, uneven=False)
+    keys = [b"c%d" % number for number in range(20_000)]
+    old = list(map(stored(shop.backend).keys.of_key, keys))
+    change(shop, shards)
+    new = list(map(stored(shop.backend).keys.of_key, keys))
+    assert plan.moved == pytest.approx(sum(map(ne, old, new)) / len(keys), abs=0.02)
 
 
 def test_the_attempts_of_a_message_count_in_the_next_generation() -> None:
