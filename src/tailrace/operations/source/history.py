@@ -95,7 +95,7 @@ def _of_members(lines: Iterable[HistoryLine]) -> Iterator[SourceEvent]:
             kind = SourceEventKind.LEFT if line.why == CLOSED else SourceEventKind.DIED
             yield SourceEvent(line.time, kind, task, why=line.why.replace("consumer", "task"))
         elif line.what == "granted" and line.partition == LEADER:
-            why = f"in {line.process}, {line.why.replace('consumer', 'task')}"
+            why = line.why.replace("consumer", "task")
             yield SourceEvent(line.time, SourceEventKind.LEADS, task, why=why)
 
 

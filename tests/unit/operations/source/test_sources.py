@@ -96,7 +96,8 @@ def test_history_tells_joins_leaves_epochs_and_the_units_that_moved(
     told = [(each.event, each.task) for each in events]
     assert told.count((SourceEventKind.JOINED, first)) == 1
     assert told.count((SourceEventKind.JOINED, second)) == 1
-    assert (SourceEventKind.LEADS, first) in told
+    (leads,) = [each for each in events if each.event is SourceEventKind.LEADS]
+    assert (leads.task, leads.why) == (first, "no task had it")
     assert told.index((SourceEventKind.LEFT, second)) < told.index((SourceEventKind.LEFT, first))
     moves = [each for each in events if each.event is SourceEventKind.MOVED]
     assert [(each.before, each.task, each.moved) for each in moves] == [
