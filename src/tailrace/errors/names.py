@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 
 from tailrace.amount import format_amount
@@ -23,7 +24,8 @@ class UnknownTopic(Error, LookupError):
 
     `known` lists the topics of the hub; internal topics only if the name is that of one.
     `subscription` is the one whose topic was deleted, if the error is about a subscription; `kind`
-    is ``"queue"`` if it is that of a queue.
+    is ``"queue"`` if it is that of a queue. `directory` is given for another hub than that of the
+    caller: the command of the remedy names it.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class UnknownTopic(Error, LookupError):
         known: Iterable[str] = (),
         subscription: str | None = None,
         kind: str = "subscription",
+        directory: str | None = None,
     ) -> None:
         self.topic = topic
         self.subscription = subscription
@@ -46,7 +49,10 @@ class UnknownTopic(Error, LookupError):
                 f"delete the {kind}: tailrace {kind} delete {subscription}",
             )
             return
-        super().__init__(*_unknown("topic", topic, f"in {hub}", self.known, self._remedy(topic)))
+        remedy = self._remedy(topic)
+        if directory is not None:
+            remedy = remedy.replace("tailrace ", f"tailrace --hub {shlex.quote(directory)} ")
+        super().__init__(*_unknown("topic", topic, f"in {hub}", self.known, remedy))
 
     @staticmethod
     def _remedy(topic: str) -> str:

@@ -135,7 +135,11 @@ class TopicReader(Reader, frozen=True):
         return open_hub(self.hub, mode="ro", settings=HubSettings())
 
     def _open_topic(self, hub: Hub) -> Topic[Any]:
-        topic = hub.topic(self.topic, any_type=True)
+        try:
+            topic = hub.topic(self.topic, any_type=True)
+        except UnknownTopic as error:
+            name = hub.backend.name
+            raise UnknownTopic(self.topic, name, error.known, directory=self.hub) from error
         content_type = topic.view.definition.content_type
         if self.into is None and not is_json(content_type):
             raise InvalidValue(

@@ -166,6 +166,12 @@ def test_a_pipeline_that_would_read_its_own_commit_log_does_not_start(shop: Hub)
     assert shop.topics() == []
 
 
+def test_a_missing_topic_is_to_be_created_in_the_hub_that_is_read(shop: Hub) -> None:
+    create = re.escape(f"tailrace --hub {shop.backend.name} topic create orders --partitions 4")
+    with pytest.raises(UnknownTopic, match=create):
+        reader_of(shop).check()
+
+
 def test_a_mirror_needs_a_topic_with_values_of_the_same_kind(
     shop: Hub, orders: Topic[Any], lake: Hub
 ) -> None:
