@@ -7,6 +7,7 @@ wrong: ``pipe.toml: writer.crm.urll: unknown · did you mean 'url'?``.
 from __future__ import annotations
 
 import os
+import shlex
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -104,6 +105,12 @@ def decode_pipeline(
 ) -> PipelineDefinition:
     """Return the pipeline that the tables of a file define; `origin` is the path of the file."""
     key = ConfigKey(origin)
+    if "source" in tables and "pipeline" not in tables:
+        raise key.error(
+            "it defines a source, and no pipeline",
+            f"run a task of the source: tailrace source run {shlex.quote(origin)}",
+            'or write a pipeline that follows it, with source = "NAME" in [pipeline]',
+        )
     key.check_known(tables, ("pipeline", "reader", "writer"))
     for name in ("pipeline", "writer"):
         if name not in tables:

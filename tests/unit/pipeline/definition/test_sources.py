@@ -42,6 +42,14 @@ def test_a_file_defines_a_source_with_paths_relative_to_the_file(tmp_path: Path)
     assert not source.of_pipeline
 
 
+def test_a_file_of_a_source_is_no_pipeline_and_names_the_command_that_runs_it(
+    tmp_path: Path,
+) -> None:
+    file = written(tmp_path, f'[source]\nname = "shop"\n{READER}')
+    with pytest.raises(ConfigError, match=f"tailrace source run {file}"):
+        Pipeline.from_file(file)
+
+
 def test_sizes_of_the_file_reader_are_written_with_units(tmp_path: Path) -> None:
     sizes = 'range_bytes = "64MiB"\nline_bytes_max = "2MiB"\n'
     reader = Source.from_file(written(tmp_path, f'[source]\nname = "shop"\n{READER}{sizes}')).reader
