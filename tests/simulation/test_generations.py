@@ -12,8 +12,8 @@ from tailrace import Retry
 from tailrace.subscription.shard.requests.request import RequestAction
 from tailrace.testing.subscriptions.world import SubscriptionWorld
 from tests.simulation.generation_mutations import MUTATIONS
-from tests.simulation.missing_safeguard import Found, Trials
 from tests.simulation.resharded import run
+from tests.simulation.seeded_trials import Found, Trials, batch_of
 from tests.simulation.subscribed import NAME, Fate, FlakyService
 from tests.support.counts import count
 from tests.support.evidence import RecordEvidence
@@ -42,12 +42,9 @@ TRIALS = Trials(run)
 def test_changes_of_shards_and_partitions_lose_and_reorder_nothing_under_faults(
     batch: int, record_evidence: RecordEvidence
 ) -> None:
-    seeds = range(batch * SEEDS // BATCHES, (batch + 1) * SEEDS // BATCHES)
-    violations = [found for seed in seeds if (found := TRIALS.violation(seed)) is not None]
-    what = f"virtual minutes of re-sharding and scaling under faults, batch {batch + 1}"
-    record_evidence("subscriptions", f"{what} of {BATCHES}", len(seeds), seeds, len(violations))
-    if violations:
-        pytest.fail("\n\n".join(map(str, violations[:3])), pytrace=False)
+    what = f"virtual minutes of re-sharding and scaling, batch {batch + 1} of {BATCHES}"
+    seeds = batch_of(SEEDS, batch, BATCHES)
+    TRIALS.assert_kept(what, seeds, "subscriptions", record_evidence)
 
 
 @pytest.mark.parametrize("name", MUTATIONS)

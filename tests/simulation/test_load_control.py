@@ -10,6 +10,7 @@ from tailrace.delivery import throttle
 from tailrace.subscription.shard.load.throttle import ErrorThrottle
 from tailrace.subscription.worker.owned_shard import OwnedShard
 from tailrace.testing.simulation import Violation
+from tests.simulation.seeded_trials import Trials
 from tests.simulation.subscribed import run
 from tests.support.counts import count
 from tests.support.evidence import RecordEvidence
@@ -23,16 +24,9 @@ SEEDS = count("calls_total_seeds", test=20, soak=1000)
 def test_all_workers_together_make_no_more_calls_than_the_total(
     record_evidence: RecordEvidence,
 ) -> None:
-    violations = []
-    for seed in range(SEEDS):
-        try:
-            run(seed, limited=True)
-        except Violation as violation:
-            violations.append(violation)
+    trials = Trials(lambda seed: run(seed, limited=True))
     what = "virtual minutes of a subscription with a total of calls under faults"
-    record_evidence("subscriptions", what, SEEDS, range(SEEDS), len(violations))
-    if violations:
-        pytest.fail("\n\n".join(map(str, violations[:3])), pytrace=False)
+    trials.assert_kept(what, range(SEEDS), "subscriptions", record_evidence)
 
 
 @pytest.mark.part("subscriptions")
@@ -51,17 +45,11 @@ def test_messages_that_a_throttle_holds_back_are_called_in_order_at_last(
         return admitted
 
     monkeypatch.setattr(ErrorThrottle, "admit", counted)
-    violations = []
-    for seed in range(THROTTLED_SEEDS):
-        try:
-            run(seed, limited=True, pauses=seed % 3 == 0, slice_max=3 * (seed % 2))
-        except Violation as violation:
-            violations.append(violation)
+    trials = Trials(
+        lambda seed: run(seed, limited=True, pauses=seed % 3 == 0, slice_max=3 * (seed % 2))
+    )
     what = "virtual minutes of a subscription with a tight throttle under faults"
-    seeds = range(THROTTLED_SEEDS)
-    record_evidence("subscriptions", what, THROTTLED_SEEDS, seeds, len(violations))
-    if violations:
-        pytest.fail("\n\n".join(map(str, violations[:3])), pytrace=False)
+    trials.assert_kept(what, range(THROTTLED_SEEDS), "subscriptions", record_evidence)
     assert held[False] > THROTTLED_SEEDS
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.missing_safeguard import Found, Trials
 from tests.simulation.mutations import MUTATIONS
+from tests.simulation.seeded_trials import Found, Trials
 from tests.simulation.trials import run, trial
 from tests.support.counts import count
 from tests.support.evidence import RecordEvidence

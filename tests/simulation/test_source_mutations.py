@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.missing_safeguard import Found, Trials
+from tests.simulation.seeded_trials import Found, Trials
 from tests.simulation.source_mutations import MUTATIONS
 from tests.simulation.sourced import run
 from tests.support.counts import count

@@ -8,10 +8,10 @@ import pytest
 
 from tailrace.source.reader import Split
 from tailrace.testing.faults import Faults
-from tailrace.testing.simulation import Violation
 from tailrace.testing.sources.script import ScriptedBatch, SourceScript
 from tailrace.testing.sources.world import SourceWorld
 from tailrace.testing.unreliable import StoreQuality
+from tests.simulation.seeded_trials import Trials
 from tests.support.counts import count
 from tests.support.evidence import RecordEvidence
 
@@ -55,17 +55,11 @@ def run(seed: int) -> SourceWorld:
 @pytest.mark.part("sources")
 @pytest.mark.timeout(3000)
 def test_a_split_becomes_a_thousand_while_tasks_die(record_evidence: RecordEvidence) -> None:
-    violations = []
-    for seed in range(SEEDS):
-        try:
-            world = run(seed)
-        except Violation as violation:
-            violations.append(violation)
-            continue
+    def balanced(seed: int) -> None:
+        world = run(seed)
         views = [machine.others.views for machine in world.machines().values()]
         loads = [view.load for each in views for view in each.values()]
         assert loads == [LEAVES // len(TASKS)] * (len(TASKS) * (len(TASKS) - 1))
+
     what = f"simulated storms from 1 to {LEAVES} splits over {len(TASKS)} tasks that die"
-    record_evidence("sources", what, SEEDS, range(SEEDS), len(violations))
-    if violations:
-        pytest.fail("\n\n".join(map(str, violations[:3])), pytrace=False)
+    Trials(balanced).assert_kept(what, range(SEEDS), "sources", record_evidence)

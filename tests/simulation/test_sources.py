@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tailrace.testing.simulation import Violation
+from tests.simulation.seeded_trials import Trials, batch_of
 from tests.simulation.sourced import run, trial
 from tests.support.counts import count
 from tests.support.evidence import RecordEvidence
@@ -23,17 +23,9 @@ BATCHES = 8
 def test_tasks_keep_their_promises_under_faults_and_storms_of_splits(
     batch: int, record_evidence: RecordEvidence
 ) -> None:
-    seeds = range(batch * SEEDS // BATCHES, (batch + 1) * SEEDS // BATCHES)
-    violations = []
-    for seed in seeds:
-        try:
-            run(seed)
-        except Violation as violation:
-            violations.append(violation)
     what = f"virtual minutes of a source under faults, batch {batch + 1} of {BATCHES}"
-    record_evidence("sources", what, len(seeds), seeds, len(violations))
-    if violations:
-        pytest.fail("\n\n".join(map(str, violations[:3])), pytrace=False)
+    seeds = batch_of(SEEDS, batch, BATCHES)
+    Trials(run).assert_kept(what, seeds, "sources", record_evidence)
 
 
 def test_the_worlds_of_a_test_run_have_every_kind_of_fault() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.missing_safeguard import Found, Trials
+from tests.simulation.seeded_trials import Found, Trials
 from tests.simulation.subscribed import run
 from tests.simulation.subscription_mutations import MUTATIONS
 from tests.support.counts import count

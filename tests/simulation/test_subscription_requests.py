@@ -9,9 +9,9 @@ from tailrace.subscription.shard.queues import OnDeadLetter
 from tailrace.subscription.shard.requests.request import RequestAction
 from tailrace.subscription.store.requests.selection import LetterSelection
 from tailrace.testing.subscriptions.world import SubscriptionWorld
-from tests.simulation.missing_safeguard import Found, Trials
 from tests.simulation.request_mutations import MUTATIONS
 from tests.simulation.requested import run
+from tests.simulation.seeded_trials import Found, Trials, batch_of
 from tests.simulation.subscribed import NAME, Fate, FlakyService
 from tests.support.counts import count
 from tests.support.evidence import RecordEvidence
@@ -38,12 +38,9 @@ TRIALS = Trials(run)
 def test_requests_have_effect_once_and_are_audited_once_under_faults(
     batch: int, record_evidence: RecordEvidence
 ) -> None:
-    seeds = range(batch * SEEDS // BATCHES, (batch + 1) * SEEDS // BATCHES)
-    violations = [found for seed in seeds if (found := TRIALS.violation(seed)) is not None]
     what = f"virtual minutes of requests on dead letters, batch {batch + 1} of {BATCHES}"
-    record_evidence("subscriptions", what, len(seeds), seeds, len(violations))
-    if violations:
-        pytest.fail("\n\n".join(map(str, violations[:3])), pytrace=False)
+    seeds = batch_of(SEEDS, batch, BATCHES)
+    TRIALS.assert_kept(what, seeds, "subscriptions", record_evidence)
 
 
 @pytest.mark.parametrize("name", MUTATIONS)

@@ -14,9 +14,8 @@ from tailrace.backend.contract import FENCES, Change
 from tailrace.subscription.shard.intake import Intake
 from tailrace.subscription.shard.streams import ShardStreams
 from tailrace.subscription.store.reset import apply, steps
-from tailrace.testing.simulation import Violation
 from tests.simulation import resharded
-from tests.simulation.missing_safeguard import Found, Trials
+from tests.simulation.seeded_trials import Found, Trials, batch_of
 from tests.simulation.subscribed import run
 from tests.support.counts import count
 from tests.support.evidence import RecordEvidence
@@ -35,17 +34,9 @@ def _run(seed: int) -> None:
 def test_everything_that_is_due_is_handled_once_for_each_reset(
     batch: int, record_evidence: RecordEvidence
 ) -> None:
-    seeds = range(batch * SEEDS // BATCHES, (batch + 1) * SEEDS // BATCHES)
-    violations = []
-    for seed in seeds:
-        try:
-            _run(seed)
-        except Violation as violation:
-            violations.append(violation)
     what = f"virtual minutes of a subscription that is reset, batch {batch + 1} of {BATCHES}"
-    record_evidence("subscriptions", what, len(seeds), seeds, len(violations))
-    if violations:
-        pytest.fail("\n\n".join(map(str, violations[:3])), pytrace=False)
+    seeds = batch_of(SEEDS, batch, BATCHES)
+    Trials(_run).assert_kept(what, seeds, "subscriptions", record_evidence)
 
 
 MIXED_SEEDS = count("reset_generation_seeds", test=20, soak=1000)
@@ -56,16 +47,9 @@ MIXED_SEEDS = count("reset_generation_seeds", test=20, soak=1000)
 def test_so_it_is_while_the_number_of_shards_changes_and_operators_redeliver(
     record_evidence: RecordEvidence,
 ) -> None:
-    violations = []
-    for seed in range(MIXED_SEEDS):
-        try:
-            resharded.run(seed, resets=True)
-        except Violation as violation:
-            violations.append(violation)
+    trials = Trials(lambda seed: resharded.run(seed, resets=True))
     what = "virtual minutes of a subscription that is reset and re-sharded"
-    record_evidence("subscriptions", what, MIXED_SEEDS, range(MIXED_SEEDS), len(violations))
-    if violations:
-        pytest.fail("\n\n".join(map(str, violations[:3])), pytrace=False)
+    trials.assert_kept(what, range(MIXED_SEEDS), "subscriptions", record_evidence)
 
 
 @pytest.mark.parametrize("seed", [62, 65, 99, 107])

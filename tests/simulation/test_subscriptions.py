@@ -23,6 +23,7 @@ from tailrace.testing.simulation import Violation
 from tailrace.testing.subscriptions.worker import KillWorker
 from tailrace.testing.subscriptions.world import SubscriptionWorld
 from tailrace.testing.unreliable import StoreQuality
+from tests.simulation.seeded_trials import Trials, batch_of
 from tests.simulation.subscribed import NAME, Fate, FlakyService, run
 from tests.support.counts import count
 from tests.support.evidence import RecordEvidence
@@ -37,17 +38,9 @@ BATCHES = 8
 def test_subscriptions_keep_their_promises_under_faults_and_scaling(
     batch: int, record_evidence: RecordEvidence
 ) -> None:
-    seeds = range(batch * SEEDS // BATCHES, (batch + 1) * SEEDS // BATCHES)
-    violations = []
-    for seed in seeds:
-        try:
-            run(seed)
-        except Violation as violation:
-            violations.append(violation)
     what = f"virtual minutes of a subscription under faults, batch {batch + 1} of {BATCHES}"
-    record_evidence("subscriptions", what, len(seeds), seeds, len(violations))
-    if violations:
-        pytest.fail("\n\n".join(map(str, violations[:3])), pytrace=False)
+    seeds = batch_of(SEEDS, batch, BATCHES)
+    Trials(run).assert_kept(what, seeds, "subscriptions", record_evidence)
 
 
 SLICE_SEEDS = count("slice_seeds", test=30, soak=1000)
@@ -56,16 +49,9 @@ SLICE_SEEDS = count("slice_seeds", test=30, soak=1000)
 @pytest.mark.part("queues")
 @pytest.mark.timeout(3000)
 def test_calls_of_several_messages_keep_the_promises_too(record_evidence: RecordEvidence) -> None:
-    violations = []
-    for seed in range(SLICE_SEEDS):
-        try:
-            run(seed, pauses=seed % 3 == 0, slice_max=3)
-        except Violation as violation:
-            violations.append(violation)
+    trials = Trials(lambda seed: run(seed, pauses=seed % 3 == 0, slice_max=3))
     what = "virtual minutes of a subscription with batches under faults"
-    record_evidence("queues", what, SLICE_SEEDS, range(SLICE_SEEDS), len(violations))
-    if violations:
-        pytest.fail("\n\n".join(map(str, violations[:3])), pytrace=False)
+    trials.assert_kept(what, range(SLICE_SEEDS), "queues", record_evidence)
 
 
 @pytest.mark.parametrize("seed", [398, 819])
@@ -118,16 +104,9 @@ PAUSE_SEEDS = count("pause_seeds", test=30, soak=1000)
 @pytest.mark.part("queues")
 @pytest.mark.timeout(3000)
 def test_a_paused_subscription_is_quiet_when_it_says_so(record_evidence: RecordEvidence) -> None:
-    violations = []
-    for seed in range(PAUSE_SEEDS):
-        try:
-            run(seed, pauses=True)
-        except Violation as violation:
-            violations.append(violation)
+    trials = Trials(lambda seed: run(seed, pauses=True))
     what = "virtual minutes of a subscription with pauses under faults, messages counted"
-    record_evidence("queues", what, PAUSE_SEEDS, range(PAUSE_SEEDS), len(violations))
-    if violations:
-        pytest.fail("\n\n".join(map(str, violations[:3])), pytrace=False)
+    trials.assert_kept(what, range(PAUSE_SEEDS), "queues", record_evidence)
 
 
 def test_a_commit_without_its_counts_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import pytest
 
-from tailrace.testing.simulation import Violation
 from tailrace.testing.trace import Mark
+from tests.simulation.seeded_trials import Trials, batch_of
 from tests.simulation.trials import SECONDS, calm_trial, run, trial
 from tests.support.counts import count, soaking
 from tests.support.evidence import RecordEvidence
@@ -28,17 +28,9 @@ SPEED_MIN = 200.0
 def test_groups_keep_their_promises_under_faults_and_scaling(
     batch: int, record_evidence: RecordEvidence
 ) -> None:
-    seeds = range(batch * SEEDS // BATCHES, (batch + 1) * SEEDS // BATCHES)
-    violations = []
-    for seed in seeds:
-        try:
-            run(trial(seed))
-        except Violation as violation:
-            violations.append(violation)
     what = f"virtual minutes of a group under faults, batch {batch + 1} of {BATCHES}"
-    record_evidence("groups", what, len(seeds), seeds, len(violations))
-    if violations:
-        pytest.fail("\n\n".join(map(str, violations[:3])), pytrace=False)
+    seeds = batch_of(SEEDS, batch, BATCHES)
+    Trials(lambda seed: run(trial(seed))).assert_kept(what, seeds, "groups", record_evidence)
 
 
 @pytest.mark.parametrize("seed", [546, 1312, 1562, 1879])

@@ -1,10 +1,12 @@
-"""Checks that the simulator notices when a safeguard is missing."""
+"""Trials from seeds: none finds a violation, and some do if a safeguard is missing."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from typing import NamedTuple
+
+import pytest
 
 from tailrace.testing.simulation import Violation
 from tests.support.evidence import RecordEvidence
@@ -33,6 +35,15 @@ class Trials(NamedTuple):
             return violation
         return None
 
+    def assert_kept(
+        self, what: str, seeds: range, part: str, record_evidence: RecordEvidence
+    ) -> None:
+        """Assert that the seeds find nothing, and record how many they are."""
+        violations = [found for seed in seeds if (found := self.violation(seed)) is not None]
+        record_evidence(part, what, len(seeds), seeds, len(violations))
+        if violations:
+            pytest.fail("\n\n".join(map(str, violations[:3])), pytrace=False)
+
     def assert_found_by_one(self, found: Found, mutate: Callable[[], None]) -> None:
         """Assert that the seeds find nothing, and with the mutation one of them finds it."""
         assert all(self.violation(seed) is None for seed in found.seeds)
@@ -50,3 +61,8 @@ class Trials(NamedTuple):
         what = f"simulated {name.replace('_', ' ')}: found"
         record_evidence(part, what, len(found), found, 0)
         assert found
+
+
+def batch_of(seeds: int, batch: int, batches: int) -> range:
+    """Return the seeds of a batch, of as many as there are below `seeds`."""
+    return range(batch * seeds // batches, (batch + 1) * seeds // batches)
