@@ -18,7 +18,11 @@ from tests.support.servers.prometheus import own_prometheus, program, promtool
 from tests.support.servers.shared import Unavailable
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.part("subscriptions")
+pytestmark = [
+    pytest.mark.xdist_group("prometheus"),
+    pytest.mark.part("subscriptions"),
+    pytest.mark.timeout(600),  # The first test may install Prometheus.
+]
 
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
 BLOCK = re.compile(r"^```yaml\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
