@@ -67,11 +67,12 @@ class LoadControl(msgspec.Struct, frozen=True):
         return None if breaker is None else breaker.of_shard(shards)
 
     def concurrency_of(self, shard: int, shards: int) -> int | None:
-        """Return the most calls of a shard at a time; None if only its worker limits them."""
+        """Return the most calls of a shard at a time, one at least; None if only its worker limits
+        them."""
         if self.concurrency_total is None:
             return None
         each, rest = divmod(self.concurrency_total, shards)
-        return each + (shard < rest)
+        return max(1, each + (shard < rest))
 
     def check(self, shards: int) -> None:
         """Raise `InvalidValue` if a subscription with this number of shards cannot have it."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.backend.contract import Backend
-from tailrace.backend.table_scan import scan_prefix
+from tailrace.backend.table_scan import scan_all, scan_prefix
 from tailrace.delivery.dead_letters.letter import POSITION
 from tailrace.group.store.presence import HOLDS
 from tailrace.log.columns import records_of
@@ -29,7 +29,12 @@ from tailrace.subscription.shard.attempts import (
     decode_attempts,
     origin_of_key,
 )
-from tailrace.subscription.shard.commit.counts import counts_key, decode_counts
+from tailrace.subscription.shard.commit.counts import (
+    ShardCounts,
+    counts_key,
+    counts_table,
+    decode_counts,
+)
 from tailrace.subscription.shard.lag import LaggingKeys
 from tailrace.subscription.shard.moved_record import origin_in
 from tailrace.subscription.shard.permits import Permits, decode_permits, permits_key
@@ -71,8 +76,22 @@ def read_takeover(backend: Backend, stored: StoredSubscription, shard: int) -> T
         ended=ended(backend, {*alone, *permit_workers(permits)}),
         request_states=read_states(backend, stored.name, stored.unit(shard)),
         requests=read_requests(backend, stored.name, shard),
-        counts=decode_counts(backend.table.get(*counts_key(stored.name, stored.unit(shard)))),
+        counts=_counts(backend, stored, shard),
     )
+
+
+def _counts(backend: Backend, stored: StoredSubscription, shard: int) -> ShardCounts:
+    """Return the counts of a shard. One of a new generation begins with its part of what the shards
+    before have usually called."""
+    name, definition = stored.name, stored.definition
+    value = backend.table.get(*counts_key(name, stored.unit(shard)))
+    counts = decode_counts(value)
+    if value is None and definition.generation:
+        before = f"{definition.generation - 1}.".encode()
+        found = scan_all(backend.table, counts_table(name))
+        rates = [decode_counts(each).usual for key, each in found if key.startswith(before)]
+        counts.usual = sum(rates) / definition.shards
+    return counts
 
 
 def read_permits(

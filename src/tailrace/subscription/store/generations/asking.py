@@ -75,6 +75,10 @@ def check_shards(stored: StoredSubscription, shards: int, *, uneven: bool) -> No
             f"a number that divides the {format_amount(partitions, 'partition')}: {numbers}",
             "any other: uneven=True, or --uneven",
         )
+    total = stored.definition.load.concurrency_total
+    if total is not None and shards > total:
+        valid = f"1 to {total}, the concurrency_total, for each shard has one call at least"
+        raise InvalidValue("shards", shards, valid, "or raise it first: --concurrency-total")
 
 
 def _busy(stored: StoredSubscription, change: GenerationChange) -> Busy:

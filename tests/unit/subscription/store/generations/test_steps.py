@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tailrace.backend.contract import Change, Transaction
-from tailrace.delivery.outcome import CallOutcome, OutcomeKind
+from tailrace.delivery.load_control import LoadChange
+from tailrace.delivery.outcome import SUCCESS, CallOutcome, OutcomeKind
 from tailrace.errors import Busy, Conflict, Fenced, InvalidValue
 from tailrace.message import Range
 from tailrace.subscription.layout.generation import ChangePhase
@@ -21,9 +22,11 @@ from tailrace.subscription.store.generations.opening import opening_of
 from tailrace.subscription.store.generations.plan import plan_generation, plan_shards
 from tailrace.subscription.store.generations.steps import advance, fence_shards
 from tailrace.subscription.store.generations.waiting import next_generation, waited_for
+from tailrace.subscription.store.lifecycle import update_settings
 from tailrace.subscription.store.requests.entries import pending_requests
 from tailrace.subscription.store.requests.making import Requester, put_requests
 from tailrace.subscription.store.requests.selection import LetterSelection
+from tailrace.subscription.store.takeover import read_takeover
 from tailrace.testing import MemoryBackend
 from tests.support.shards import FAILED, NAME, REJECTED, Shop, grant, stored
 
@@ -411,3 +414,26 @@ def test_the_attempts_of_a_message_count_in_the_next_generation() -> None:
         owner.run(lambda value: FAILED)
         attempts += [attempt for _, attempt in owner.calls]
     assert attempts == [2] * len(KEYS)
+
+
+def test_more_shards_than_calls_at_a_time_are_refused_with_what_is_valid() -> None:
+    shop = Shop(partitions=4, shards=2)
+    update_settings(shop.backend, NAME, load=LoadChange(concurrency_total=3))
+    with pytest.raises(InvalidValue, match="shards is 4 · valid: 1 to 3, the concurrency_total"):
+        ask(shop, 4)
+    update_settings(shop.backend, NAME, load=LoadChange(concurrency_total=4))
+    change(shop, 4)
+
+
+def test_the_shards_of_a_new_generation_know_what_those_before_have_usually_called() -> None:
+    shop = Shop(partitions=4, shards=4)
+    push(shop, 1)
+    for shard in range(4):
+        owner = shop.owner(shard)
+        owner.advance()
+        owner.machine._turns.throttle.usual = 100.0
+        owner.run_until_idle(lambda value: SUCCESS)
+    change(shop, 2)
+    takeovers = [read_takeover(shop.backend, stored(shop.backend), shard) for shard in range(2)]
+    assert [each.counts.usual for each in takeovers] == [200.0, 200.0]
+    assert [each.counts.acked for each in takeovers] == [0, 0]
