@@ -45,7 +45,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """The delay that the policy has for the attempt that failed, and the longest one it has."""
+    """A delay that the policy has for the attempt that failed, and the longest one it has."""
 
     usual: timedelta
     longest: timedelta
@@ -64,8 +64,8 @@ def outcome_of_failure(
     delay: timedelta | None = None
     if status in ASKING_TO_WAIT:
         asked = parse_retry_after(answer.retry_after, now)
-        if asked is not None and asked > delays.usual:
-            delay = min(asked, delays.longest)
+        if asked:
+            delay = min(max(asked, delays.usual), delays.longest)
     return CallOutcome(OutcomeKind.RETRY, text, delay)
 
 

@@ -36,7 +36,7 @@ def test_every_answer_has_an_outcome_and_one_printable_line(
         expected = OutcomeKind.REJECT
     assert outcome.kind is expected
     assert outcome.error.isprintable()
-    assert outcome.delay is None or DELAYS.usual < outcome.delay <= DELAYS.longest
+    assert outcome.delay is None or DELAYS.usual <= outcome.delay <= DELAYS.longest
 
 
 def test_only_429_and_503_set_the_time_of_the_next_attempt() -> None:
@@ -46,6 +46,17 @@ def test_only_429_and_503_set_the_time_of_the_next_attempt() -> None:
     }
     wait = timedelta(seconds=30)
     assert delays == {408: None, 425: None, 429: wait, 500: None, 503: wait}
+
+
+@pytest.mark.parametrize(
+    ("asked", "seconds"), [("0", None), ("7", 10), ("10", 10), ("30", 30), ("900", 600)]
+)
+def test_no_other_delay_of_the_policy_can_end_before_retry_after(
+    asked: str, seconds: int | None
+) -> None:
+    delays = Delays(timedelta(seconds=10), timedelta(minutes=10))
+    delay = outcome_of_failure(Answer(503, b"", asked), (), delays, NOW).delay
+    assert delay == (None if seconds is None else timedelta(seconds=seconds))
 
 
 @pytest.mark.parametrize(
