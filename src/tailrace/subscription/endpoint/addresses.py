@@ -1,8 +1,9 @@
 """Which IP addresses an endpoint may have: public ones, unless private ones are allowed.
 
 Private is every address that is not reachable from the whole internet: loopback, private and
-link-local networks, shared addresses of providers, multicast, unspecified and reserved ones. An
-IPv6 address that carries an IPv4 address is judged by both.
+link-local networks, shared addresses of providers, multicast, unspecified and reserved ones, and
+that of Azure's platform, which is public by its number only. An IPv6 address that carries an IPv4
+address is judged by both.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Final, TypeAlias
 Address: TypeAlias = IPv4Address | IPv6Address
 
 _NAT64: Final = IPv6Network("64:ff9b::/96")
+_OF_AZURE: Final = IPv4Address("168.63.129.16")
 _IPV4_COMPATIBLE: Final = IPv6Network("::/96")
 _IPV4_BITS: Final = (1 << 32) - 1
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
@@ -72,4 +74,6 @@ def _is_private(address: Address) -> bool:
             return False  # the address of version 4 decides
         if address.is_site_local:
             return True
+    if address == _OF_AZURE:
+        return True
     return not address.is_global or address.is_multicast or address.is_reserved
