@@ -28,14 +28,13 @@ USER_AGENT: Final = "tailrace"
 
 
 class _Target(NamedTuple):
-    """What deliveries need of an endpoint. `keys` says how to sign, or that the keys are missing;
-    it is None without a secret."""
+    """What deliveries need of an endpoint. `keys` is None without a secret."""
 
     endpoint: Endpoint
     retry: Retry
     url: URL
     timeout_s: float
-    keys: SigningKeys | InvalidValue | None
+    keys: SigningKeys | None
 
 
 class EndpointDeliveries:
@@ -63,20 +62,19 @@ class EndpointDeliveries:
         self._make_client = make_client
         self._client: EndpointClient | None = None
         self._replaced: set[asyncio.Task[None]] = set()
-        keys = None if endpoint.secret is None else self._keys(endpoint.secret)
+        keys = self._keys_of(endpoint)
+        if keys is not None:
+            keys.current()
         self._target = self._target_of(endpoint, retry, keys)
 
     def follow(self, endpoint: Endpoint, retry: Retry) -> None:
-        """Deliver to a changed endpoint from now on."""
+        """Deliver to a changed endpoint from now on. While the keys of a new secret cannot be read,
+        nothing is sent."""
         before = self._target
         if (endpoint, retry) == (before.endpoint, before.retry):
             return
-        keys: SigningKeys | InvalidValue | None = before.keys
-        if endpoint.secret != before.endpoint.secret:
-            try:
-                keys = None if endpoint.secret is None else self._keys(endpoint.secret)
-            except InvalidValue as error:
-                keys = error
+        same = endpoint.secret == before.endpoint.secret
+        keys = before.keys if same else self._keys_of(endpoint)
         self._target = self._target_of(endpoint, retry, keys)
 
     async def deliver(
@@ -88,10 +86,11 @@ class EndpointDeliveries:
         headers = self._headers.of(delivery, origin, epoch)
         headers.append(("user-agent", USER_AGENT))
         now_ms = self._clock.now_ms()
-        if isinstance(target.keys, InvalidValue):
-            return no_answer(str(target.keys))
         if target.keys is not None:
-            keys = target.keys.current()
+            try:
+                keys = target.keys.current()
+            except InvalidValue as error:
+                return no_answer(str(error))
             headers += signature_headers(keys, str(origin), now_ms // 1000, delivery.data)
         client = self._client_for(target)
         try:
@@ -133,11 +132,10 @@ class EndpointDeliveries:
         finally:
             await client.close()
 
-    def _keys(self, secret: str) -> SigningKeys:
-        return SigningKeys(secret, self._clock.monotonic)
+    def _keys_of(self, endpoint: Endpoint) -> SigningKeys | None:
+        secret = endpoint.secret
+        return None if secret is None else SigningKeys(secret, self._clock.monotonic)
 
-    def _target_of(
-        self, endpoint: Endpoint, retry: Retry, keys: SigningKeys | InvalidValue | None
-    ) -> _Target:
+    def _target_of(self, endpoint: Endpoint, retry: Retry, keys: SigningKeys | None) -> _Target:
         timeout_s = min(endpoint.timeout.total_seconds(), self._timeout_s)
         return _Target(endpoint, retry, URL(endpoint.url), timeout_s, keys)

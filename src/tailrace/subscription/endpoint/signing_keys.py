@@ -21,17 +21,26 @@ class SigningKeys:
     def __init__(self, secret: str, monotonic: Callable[[], float]) -> None:
         self.secret = secret
         self._monotonic = monotonic
-        self._keys = read_keys(secret)
-        self._read_at = monotonic()
+        self._keys: tuple[bytes, ...] | InvalidValue = self._read()
 
     def current(self) -> tuple[bytes, ...]:
-        """Return the keys. If their file cannot be read any more, those that were read last."""
-        if self.secret.startswith(FILE):
-            now = self._monotonic()
-            if now - self._read_at >= READ_AGAIN_S:
-                self._read_at = now
-                try:
-                    self._keys = read_keys(self.secret)
-                except InvalidValue as error:
-                    _log.error("the secret that was read before is still used: %s", error)
+        """Return the keys. If their file cannot be read any more, those that were read last.
+
+        `InvalidValue` if it could not be read yet.
+        """
+        if self.secret.startswith(FILE) and self._monotonic() - self._read_at >= READ_AGAIN_S:
+            found = self._read()
+            if isinstance(found, InvalidValue) and not isinstance(self._keys, InvalidValue):
+                _log.error("the secret that was read before is still used: %s", found)
+            else:
+                self._keys = found
+        if isinstance(self._keys, InvalidValue):
+            raise self._keys
         return self._keys
+
+    def _read(self) -> tuple[bytes, ...] | InvalidValue:
+        self._read_at = self._monotonic()
+        try:
+            return read_keys(self.secret)
+        except InvalidValue as error:
+            return error

@@ -99,6 +99,16 @@ def test_a_changed_file_is_used_without_a_restart(
     assert "is still used" in caplog.text
 
 
+def test_a_file_that_is_written_later_is_used_without_a_restart(tmp_path: Path) -> None:
+    path, now = tmp_path / "crm", [0.0]
+    keys = SigningKeys(f"file:{path}", lambda: now[0])
+    with pytest.raises(InvalidValue, match="cannot be read"):
+        keys.current()
+    path.write_text(SECRET)
+    now[0] += READ_AGAIN_S
+    assert keys.current() == (KEY,)
+
+
 @pytest.mark.parametrize("secret", [SECRET, NEXT_SECRET])
 def test_each_key_of_a_rotation_verifies_the_signature(secret: str) -> None:
     import time
