@@ -60,11 +60,12 @@ class Reporters:
 
     def retire(self, reporter: Reporter) -> None:
         """Keep the counts of a reporter that ends, and ask it no more."""
-        samples = [each for each in _asked(reporter) if each.metric.kind is not MetricKind.GAUGE]
+        samples = _asked(reporter)
         with self._mutex:
             if reporter in self._living:
                 self._living.discard(reporter)
-                self._past = summed([*self._past, *samples])
+                past = summed([*self._past, *samples])
+                self._past = [each for each in past if each.metric.kind is not MetricKind.GAUGE]
 
     @contextmanager
     def reporting(self, reporter: Reporter) -> Iterator[None]:

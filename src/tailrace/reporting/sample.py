@@ -42,13 +42,17 @@ def summed(samples: Iterable[Sample]) -> list[Sample]:
     """
     found: dict[tuple[str, tuple[str, ...], str], Sample] = {}
     series: Counter[str] = Counter()
-    merged = 0
+    merged = 0.0
     for sample in samples:
-        metric, labels, _, process = sample
+        metric, labels, value, process = sample
+        if metric is MERGED_SERIES and not process:
+            assert not isinstance(value, HistogramValue)
+            merged += value
+            continue
         if (metric.name, labels, process) not in found:
             if series[metric.name] >= SERIES_MAX and labels:
+                merged += set(labels) != {OTHER}
                 labels = (OTHER,) * len(labels)
-                merged += 1
             else:
                 series[metric.name] += 1
         key = (metric.name, labels, process)

@@ -113,6 +113,11 @@ def test_series_beyond_the_bound_are_summed_up_as_other() -> None:
     assert found[telemetry.MERGED_SERIES, ()] == 5
 
 
+def test_series_that_are_summed_up_again_are_counted_once() -> None:
+    once = summed(Sample(telemetry.WORKER_SHARDS, (f"s{i}",), 1) for i in range(SERIES_MAX + 5))
+    assert set(summed(summed(once))) == set(once)
+
+
 def test_each_hub_has_its_own_reporters() -> None:
     one, two = MemoryBackend(), MemoryBackend()
     part = Part()
