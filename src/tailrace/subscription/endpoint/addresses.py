@@ -20,6 +20,7 @@ _OF_AZURE: Final = IPv4Address("168.63.129.16")
 _IPV4_COMPATIBLE: Final = IPv6Network("::/96")
 _IPV4_BITS: Final = (1 << 32) - 1
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
+_LABEL: Final = re.compile(r"[a-z0-9_-]{1,63}", re.ASCII | re.IGNORECASE)
 _LOCAL_NAMES: Final = ("localhost", "localhost.localdomain", "ip6-localhost")
 
 
@@ -39,6 +40,15 @@ def literal_address(host: str) -> str | None:
         if _looks_numeric(host):
             raise
         return None
+
+
+def is_name(host: str) -> bool:
+    """True if a host can be resolved as a name. All libraries read such a name alike."""
+    try:
+        labels = host.removesuffix(".").encode("idna").decode("ascii").split(".")
+    except UnicodeError:
+        return False
+    return all(map(_LABEL.fullmatch, labels))
 
 
 def is_local_name(host: str) -> bool:

@@ -12,7 +12,12 @@ import msgspec
 from tailrace.amount import is_whole
 from tailrace.duration import parse_duration
 from tailrace.errors import InvalidValue
-from tailrace.subscription.endpoint.addresses import is_local_name, is_private, literal_address
+from tailrace.subscription.endpoint.addresses import (
+    is_local_name,
+    is_name,
+    is_private,
+    literal_address,
+)
 from tailrace.subscription.endpoint.secret import check_secret, shown_secret
 
 TIMEOUT: Final = "30s"
@@ -159,6 +164,8 @@ def check_url(url: object, allow_private: bool) -> None:
         address = literal_address(parts.hostname)
     except ValueError:
         raise _invalid_url(url, f"{parts.hostname} is no IP address") from None
+    if address is None and not is_name(parts.hostname):
+        raise _invalid_url(url, f"{parts.hostname} is no host name")
     if allow_private:
         return
     if is_local_name(parts.hostname) or (address is not None and is_private(address)):

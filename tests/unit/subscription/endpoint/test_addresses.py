@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tailrace.subscription.endpoint.addresses import is_local_name, is_private, literal_address
+from tailrace.subscription.endpoint.addresses import (
+    is_local_name,
+    is_name,
+    is_private,
+    literal_address,
+)
 
 PRIVATE = [
     "127.0.0.1", "127.255.255.254", "0.0.0.0", "10.0.0.1", "172.16.0.1", "172.31.255.255",
@@ -39,6 +44,19 @@ def test_a_host_is_an_address_or_a_name() -> None:
 def test_a_number_that_only_some_systems_read_as_an_address_is_refused(host: str) -> None:
     with pytest.raises(ValueError):
         literal_address(host)
+
+
+@pytest.mark.parametrize("host", ["crm", "crm.example.", "my_crm-1.example", "bücher.example"])
+def test_a_name_has_labels_of_letters_digits_and_hyphens(host: str) -> None:
+    assert is_name(host)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["crm..example", ".", "a" * 64 + ".example", "crm\\x.example", "c%6dm", "*.example", "ü..b"],
+)
+def test_what_libraries_read_differently_is_no_name(host: str) -> None:
+    assert not is_name(host)
 
 
 def test_names_of_this_machine_are_local() -> None:

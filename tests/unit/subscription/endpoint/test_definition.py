@@ -30,6 +30,8 @@ SECRET = "whsec_" + "A" * 32
         ("https://crm.example/" + "a" * 2000, "more than 2,000 characters"),
         ("http://127.1/", "127.1 is no IP address"),
         ("http://2130706433/", "2130706433 is no IP address"),
+        ("http://crm.example\\x/", "is no host name"),
+        ("http://ü..example/", "is no host name"),
     ],
 )
 def test_a_url_that_is_not_valid_is_refused(url: str, reason: str) -> None:
