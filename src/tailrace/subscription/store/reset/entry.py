@@ -27,8 +27,8 @@ class ResetEntry(msgspec.Struct, frozen=True):
     and `target` where to, as the operator gave it. `marks` are the new low-water marks of
     partitions, ``orders/1.7``, which a reset that is done has in the ledger alone. `before` is the
     number of the last reset of the topic until this one, and `storages` the number of storage
-    topics that it had then: later ones have the new number from the start. `who`, `pid`, `command`,
-    `reason` and `time_ms` are those of the operator.
+    topics up to the one that took pushes then: later ones have the new number from the start.
+    `who`, `pid`, `command`, `reason` and `time_ms` are those of the operator.
     """
 
     state: ResetState

@@ -190,7 +190,7 @@ def _pending(
         plan.target,
         {str(each.partition): each.mark for each in plan.partitions},
         definition.reset,
-        len(stored.main.definition.storage),
+        stored.main.definition.pointer + 1,
         *operator,
         time_ms=now_ms,
     )

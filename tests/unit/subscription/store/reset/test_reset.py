@@ -168,6 +168,19 @@ def test_a_receiver_that_refuses_old_sequences_gets_every_message_after_each_rew
     assert all(sequence(each) > newest[each.key] for each in drain(office.subscription, 20))
 
 
+def test_numbers_rise_in_a_storage_topic_that_was_added_before_a_reset_and_used_after_it() -> None:
+    office = scaled(2, shards=2)
+    office.topic.add_storage_topic(4)
+    office.subscription.reset("start")
+    office.topic.switch_produce()
+    push(office.topic, 10)
+    last: dict[str | None, tuple[int, int, int]] = {}
+    for each in drain(office.subscription, 50):
+        assert sequence(each) > last.get(each.key, (0, 0, -1))
+        last[each.key] = sequence(each)
+    assert {each[:2] for each in last.values()} == {(1, 1)}
+
+
 def test_a_position_moves_its_partition_and_those_that_follow_it() -> None:
     office = scaled(2, 4, messages=20)
     plan = office.subscription.reset("orders/0.0@0")
