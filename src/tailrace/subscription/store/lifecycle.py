@@ -182,7 +182,8 @@ def update_settings(
             endpoint=endpoint.followed_by(before.endpoint, name),
             load=load.applied(before.load),
         )
-        after.load.check(after.shards)
+        following = 1 if after.change is None else after.change.shards
+        after.load.check(max(after.shards, following))
         if after != before:
             key = SUBSCRIPTIONS + name
             backend.store.commit(Change({key: version}, {key: msgspec.json.encode(after)}))

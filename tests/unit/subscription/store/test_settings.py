@@ -10,6 +10,7 @@ from tailrace.delivery.load_control import LoadChange, LoadControl
 from tailrace.delivery.retry import Retry
 from tailrace.errors import InvalidValue, SubscriptionExists, UnknownSubscription
 from tailrace.hub.hub import Hub
+from tailrace.subscription.store.generations.asking import ask_for_shards
 from tailrace.subscription.store.lifecycle import (
     read_subscription,
     subscription_names,
@@ -53,6 +54,16 @@ def test_settings_that_are_the_same_are_not_written(hub: Hub, backend: Backend) 
     stored = create(backend)
     update_settings(backend, "crm", retry=RETRY, filter=None)
     assert read_subscription(backend, "crm").version == stored.version
+
+
+def test_fewer_calls_than_the_next_generation_has_shards_are_refused(
+    hub: Hub, backend: Backend
+) -> None:
+    hub.create_topic("orders", partitions=4)
+    create(backend, shards=2, load=LoadControl(4))
+    assert ask_for_shards(backend, "crm", 4, uneven=False, by="ann", now_ms=1)
+    with pytest.raises(InvalidValue, match="concurrency_total is 3 · valid: 4 or more"):
+        update_settings(backend, "crm", load=LoadChange(3))
 
 
 def test_load_control_may_change_and_is_checked_against_the_shards(
