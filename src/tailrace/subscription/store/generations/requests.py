@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tailrace.backend.contract import Backend, Change, TableKey
 from tailrace.backend.table_scan import scan_all
-from tailrace.errors import CorruptBatch, OutOfRange
+from tailrace.errors import CorruptBatch, OutOfRange, UnknownTopic
 from tailrace.message import Partition
 from tailrace.subscription.layout.keys import KeyShards
 from tailrace.subscription.shard.queues import Queue
@@ -76,7 +76,7 @@ def _shard_of(backend: Backend, subscription: str, keys: KeyShards, target: Requ
         return keys.of_key(target.key)
     try:
         pushed = _origin(backend, subscription, target.letters[0])
-    except (CorruptBatch, OutOfRange):
+    except (CorruptBatch, OutOfRange, UnknownTopic):
         return 0  # whoever has the target finds that there is no such letter
     return keys.of_pushed(pushed.storage, pushed.number)
 

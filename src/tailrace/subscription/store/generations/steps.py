@@ -21,7 +21,6 @@ from tailrace.backend.contract import (
     Fence,
     TableKey,
     Transaction,
-    raise_fence,
 )
 from tailrace.backend.table_scan import PAGE_ENTRIES
 from tailrace.errors import Conflict, Fenced
@@ -35,7 +34,6 @@ from tailrace.subscription.layout.generation import (
 )
 from tailrace.subscription.store.definition import (
     StoredSubscription,
-    find_definition,
     find_subscription,
     joined,
 )
@@ -140,9 +138,8 @@ def _fencing(stored: StoredSubscription) -> Change:
 
 def _move(backend: Backend, stored: StoredSubscription) -> None:
     """Write what is kept by shard for the next generation, and make it."""
-    fence = raise_fence(backend.store, own_fence(stored.name))
-    now = find_definition(backend, stored.name)
-    if now is None or now.version != stored.version:
+    fence = _take(backend, stored)
+    if fence is None:
         return
     following = next_generation(stored)
     assert following is not None
@@ -156,6 +153,19 @@ def _move(backend: Backend, stored: StoredSubscription) -> None:
     fenced = FENCES + fence.name
     own = Change({fenced: fence.epoch}, {fenced: b""})
     _commit(backend, joined(redefinition(stored, after), requests.entries, own))
+
+
+def _take(backend: Backend, stored: StoredSubscription) -> Fence | None:
+    """Become the one process that may move; None if the definition is another by now, or deleted.
+
+    The fence stays as it is then: a deletion clears the tables under it.
+    """
+    name = own_fence(stored.name)
+    change = Change({SUBSCRIPTIONS + stored.name: stored.version}, {FENCES + name: b""})
+    try:
+        return Fence(name, backend.store.commit(change))
+    except Conflict:
+        return None
 
 
 def _write(backend: Backend, entries: Mapping[TableKey, bytes | None], fence: Fence) -> None:

@@ -7,23 +7,25 @@ from operator import ne
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from tailrace.backend.contract import Change, Transaction
+from tailrace.backend.contract import FENCES, Change, Transaction
 from tailrace.delivery.load_control import LoadChange
 from tailrace.delivery.outcome import SUCCESS, CallOutcome, OutcomeKind
 from tailrace.errors import Busy, Conflict, Fenced, InvalidValue
 from tailrace.message import Range
 from tailrace.subscription.layout.generation import ChangePhase
 from tailrace.subscription.shard.queues import Queue
-from tailrace.subscription.shard.requests.request import RequestAction
+from tailrace.subscription.shard.requests.request import RequestAction, encode_request
 from tailrace.subscription.store.generations.asking import ask_for_shards
 from tailrace.subscription.store.generations.drained import deletion_of_drained
 from tailrace.subscription.store.generations.opening import opening_of
 from tailrace.subscription.store.generations.plan import plan_generation, plan_shards
-from tailrace.subscription.store.generations.steps import advance, fence_shards
+from tailrace.subscription.store.generations.steps import advance, fence_shards, take_step
 from tailrace.subscription.store.generations.waiting import next_generation, waited_for
-from tailrace.subscription.store.lifecycle import update_settings
-from tailrace.subscription.store.requests.entries import pending_requests
+from tailrace.subscription.store.lifecycle import delete_subscription, update_settings
+from tailrace.subscription.store.names import own_fence
+from tailrace.subscription.store.requests.entries import pending_requests, request_key
 from tailrace.subscription.store.requests.making import Requester, put_requests
 from tailrace.subscription.store.requests.selection import LetterSelection
 from tailrace.subscription.store.takeover import read_takeover
@@ -354,6 +356,40 @@ def test_a_request_while_shards_are_moved_waits_for_the_next_generation() -> Non
     assert stored(shop.backend).definition.generation == 1
     (request,) = pending_requests(shop.backend, NAME)
     assert request.shard == stored(shop.backend).keys.of_key(b"c1")
+
+
+def test_a_request_for_a_letter_of_a_deleted_storage_topic_forbids_no_change() -> None:
+    """It was made while the letter was discarded, and the storage topic was deleted then."""
+    shop = Shop(partitions=8, shards=4)
+    shop.push(None, 9000)
+    fail_all(shop, parked={90})
+    shop.topic.scale(12)
+    advance(shop.backend, NAME)
+    put_requests(shop.backend, NAME, LetterSelection(), RequestAction.DISCARD, OPERATOR, now_ms=5)
+    (request,) = pending_requests(shop.backend, NAME)
+    run_all(shop, succeed)
+    advance(shop.backend, NAME)
+    assert stored(shop.backend).dlq.definition.storages == (1,)
+    late = encode_request(replace(request, id="late.0"))
+    shop.backend.store.commit(Change(writes={request_key(NAME, "late.0"): late}))
+    change(shop, 6)
+    run_all(shop, succeed)
+    assert not pending_requests(shop.backend, NAME)
+
+
+def test_a_step_of_a_deleted_subscription_does_not_fence_its_deletion() -> None:
+    shop = Shop(partitions=4, shards=4)
+    hold = grant(shop.backend, "w1", 0)
+    ask(shop, 2)
+    advance(shop.backend, NAME)
+    fence_shards(shop.backend, NAME)
+    hold.release()
+    before = stored(shop.backend)
+    assert before.definition.phase is ChangePhase.MOVING
+    delete_subscription(shop.backend, NAME)
+    fence = shop.backend.store.get(FENCES + own_fence(NAME))
+    take_step(shop.backend, before)
+    assert shop.backend.store.get(FENCES + own_fence(NAME)) == fence
 
 
 def test_the_plan_says_what_moves() -> None:
