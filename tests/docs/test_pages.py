@@ -42,6 +42,12 @@ def section(page: str, heading: str) -> str:
     return rest.partition("\n## ")[0]
 
 
+def test_each_design_decision_has_a_number_of_its_own() -> None:
+    pages = sorted(DOCS.glob("design/*.md"))
+    assert [page.name[:4] for page in pages] == [f"{n + 1:04}" for n in range(len(pages))]
+    assert all(page.read_text().startswith(f"# {page.name[:4]} ") for page in pages)
+
+
 def test_every_setting_is_documented() -> None:
     page = (DOCS / "configuration.md").read_text()
     unlinked = re.sub(r"\[(\w+)\]\(\w+\.md\)", r"\1", page)
