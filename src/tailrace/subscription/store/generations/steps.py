@@ -137,15 +137,19 @@ def _fencing(stored: StoredSubscription) -> Change:
 
 
 def _move(backend: Backend, stored: StoredSubscription) -> None:
-    """Write what is kept by shard for the next generation, and make it."""
-    fence = _take(backend, stored)
-    if fence is None:
-        return
+    """Write what is kept by shard for the next generation, and make it.
+
+    To read may take long. So the fence is raised after it: processes that move at the same time
+    would fence each other again and again. What they read changes only to what they write.
+    """
     following = next_generation(stored)
     assert following is not None
     after = redefined(stored, following)
     requests = divided_requests(backend, stored, after)
     ledgers = next_ledgers(backend, stored, stored._replace(definition=after))
+    fence = _take(backend, stored)
+    if fence is None:
+        return
     try:
         _write(backend, {**requests.states, **ledgers}, fence)
     except Fenced:

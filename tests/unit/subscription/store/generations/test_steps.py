@@ -17,6 +17,7 @@ from tailrace.message import Range
 from tailrace.subscription.layout.generation import ChangePhase
 from tailrace.subscription.shard.queues import Queue
 from tailrace.subscription.shard.requests.request import RequestAction, encode_request
+from tailrace.subscription.store.generations import feeders, steps
 from tailrace.subscription.store.generations.asking import ask_for_shards
 from tailrace.subscription.store.generations.drained import deletion_of_drained
 from tailrace.subscription.store.generations.opening import opening_of
@@ -375,6 +376,27 @@ def test_a_request_for_a_letter_of_a_deleted_storage_topic_forbids_no_change() -
     change(shop, 6)
     run_all(shop, succeed)
     assert not pending_requests(shop.backend, NAME)
+
+
+def test_processes_that_read_what_to_move_do_not_stop_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shop = Shop(partitions=12, shards=4)
+    right, reading = feeders.next_ledgers, 0
+
+    def next_ledgers(*given: Any) -> Any:
+        """Read, and let another process begin to move meanwhile."""
+        nonlocal reading
+        reading += 1
+        if reading % 2 == 0:
+            raise KeyboardInterrupt
+        with pytest.raises(KeyboardInterrupt):
+            take_step(shop.backend, stored(shop.backend))
+        return right(*given)
+
+    monkeypatch.setattr(steps, "next_ledgers", next_ledgers)
+    change(shop, 6)
+    assert reading == 2
 
 
 def test_a_step_of_a_deleted_subscription_does_not_fence_its_deletion() -> None:
