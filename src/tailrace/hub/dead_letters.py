@@ -28,7 +28,7 @@ from tailrace.subscription.store.backlog import count_unacknowledged
 from tailrace.subscription.store.definition import StoredSubscription
 from tailrace.subscription.store.key_state import AttemptFailure, head_message, read_trace
 from tailrace.subscription.store.ledgers import read_ledgers
-from tailrace.subscription.store.lifecycle import read_subscription
+from tailrace.subscription.store.lifecycle import read_again_if_deleted, read_subscription
 from tailrace.subscription.store.names import dead_letter_queue
 from tailrace.subscription.store.queue_scan import QueuedMessage, key_bytes, queued_record
 from tailrace.subscription.store.requests.letters import open_letters
@@ -103,6 +103,9 @@ class DeadLetters(Unpicklable):
 
     def count(self) -> int:
         """Return the number of dead letters."""
+        return read_again_if_deleted(self._backend, self._subscription, self._count)
+
+    def _count(self) -> int:
         backend, stored = self._stored()
         name = dead_letter_queue(self._subscription)
         partitions = [
@@ -119,19 +122,27 @@ class DeadLetters(Unpicklable):
         Their values are decoded to `type`; without one they have the type that they were pushed
         with.
         """
-        backend, stored = self._stored()
-        found = islice(open_letters(backend, stored).waiting(), limit)
-        return [
-            self._view(stored, queued_record(Queue.DLQ, each.partition, each.record), type)
-            for each in found
-        ]
+
+        def read() -> builtins.list[SubscriptionLetter]:
+            backend, stored = self._stored()
+            found = islice(open_letters(backend, stored).waiting(), limit)
+            return [
+                self._view(stored, queued_record(Queue.DLQ, each.partition, each.record), type)
+                for each in found
+            ]
+
+        return read_again_if_deleted(self._backend, self._subscription, read)
 
     def show(self, id: str, *, type: Any = None) -> SubscriptionLetter:
         """Return one dead letter, by its position in the DLQ or in the topic. Raises
         `InvalidValue`."""
-        backend, stored = self._stored()
-        (found,) = open_letters(backend, stored).select([id])
-        return self._view(stored, queued_record(Queue.DLQ, found.partition, found.record), type)
+
+        def read() -> SubscriptionLetter:
+            backend, stored = self._stored()
+            (found,) = open_letters(backend, stored).select([id])
+            return self._view(stored, queued_record(Queue.DLQ, found.partition, found.record), type)
+
+        return read_again_if_deleted(self._backend, self._subscription, read)
 
     def redeliver(
         self,

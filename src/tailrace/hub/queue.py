@@ -33,7 +33,7 @@ from tailrace.queue.replay.job import stored_replays
 from tailrace.queue.replay.lifecycle import NewReplay, create_replay
 from tailrace.queue.stats import QueueStats, read_stats
 from tailrace.subscription.shard.queues import OnDeadLetter
-from tailrace.subscription.store.lifecycle import read_subscription
+from tailrace.subscription.store.lifecycle import read_again_if_deleted, read_subscription
 from tailrace.subscription.store.owners import shard_owners, workers
 from tailrace.subscription.worker.effects import Effects
 from tailrace.subscription.worker.guarantee import Guarantee
@@ -194,6 +194,9 @@ class Queue(Unpicklable, Generic[T]):
 
     def stats(self) -> QueueStats:
         """Count its messages by what became of them, in all and for each shard."""
+        return read_again_if_deleted(self._backend, self.name, self._stats)
+
+    def _stats(self) -> QueueStats:
         with queue_errors(self.name):
             stored = read_subscription(self._backend, self.name)
         owners = shard_owners(self._backend, self.name, stored.definition)

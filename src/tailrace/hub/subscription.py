@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Required, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Required, TypeAlias, TypeVar, Unpack
 
 from tailrace.amount import format_amount
 from tailrace.backend.contract import Backend
@@ -25,7 +25,7 @@ from tailrace.hub.topic import Topic
 from tailrace.message import Message, Position
 from tailrace.payload import Payload, ValueType
 from tailrace.settings import HubSettings
-from tailrace.subscription.store.definition import SubscriptionDefinition
+from tailrace.subscription.store.definition import StoredSubscription, SubscriptionDefinition
 from tailrace.subscription.store.describe import SubscriptionInfo, describe
 from tailrace.subscription.store.generations.asking import ask_for_shards
 from tailrace.subscription.store.generations.awaiting import await_generation
@@ -34,6 +34,7 @@ from tailrace.subscription.store.group_state import GroupStates, read_group_stat
 from tailrace.subscription.store.key_state import KeyState, read_key_state
 from tailrace.subscription.store.lifecycle import (
     delete_subscription,
+    read_again_if_deleted,
     read_definition,
     read_subscription,
     update_settings,
@@ -51,6 +52,8 @@ from tailrace.user_name import user_at_host
 
 if TYPE_CHECKING:
     from tailrace.subscription.worker.worker import Worker
+
+T = TypeVar("T")
 
 DeliveryHandler: TypeAlias = Handler[Any] | BatchHandler[Any]
 """A function or coroutine function of a delivery, or of a list of them."""
@@ -109,14 +112,14 @@ class Subscription(Unpicklable):
 
     def explain(self, key: str | bytes) -> KeyState:
         """Return what holds the messages of a key back, if anything does, and who works on them."""
-        return read_key_state(self._backend, read_subscription(self._backend, self.name), key)
+        return self._read(lambda stored: read_key_state(self._backend, stored, key))
 
     def group_state(self, key: str | bytes) -> GroupStates:
         """Return the newest and the last consumed message of a key in RQ and in DLQ.
 
         A key that lags in neither has an empty state.
         """
-        return read_group_state(self._backend, read_subscription(self._backend, self.name), key)
+        return self._read(lambda stored: read_group_state(self._backend, stored, key))
 
     def message(self, position: Position | str) -> MessagePlace:
         """Return where a message is: in which queue, with its attempts, or that it is acknowledged.
@@ -124,8 +127,12 @@ class Subscription(Unpicklable):
         The position is that in the topic, in RQ or in DLQ.
         """
         where = Position.parse(position) if isinstance(position, str) else position
-        stored = read_subscription(self._backend, self.name)
-        return read_message_place(self._backend, stored, where)
+        return self._read(lambda stored: read_message_place(self._backend, stored, where))
+
+    def _read(self, read: Callable[[StoredSubscription], T]) -> T:
+        """Read something of the subscription while workers change it."""
+        backend, name = self._backend, self.name
+        return read_again_if_deleted(backend, name, lambda: read(read_subscription(backend, name)))
 
     @property
     def dead_letters(self) -> DeadLetters:

@@ -27,6 +27,7 @@ from tailrace.subscription.store.backlog import count_backlog
 from tailrace.subscription.store.definition import find_subscription
 from tailrace.subscription.store.describe import last_held_back
 from tailrace.subscription.store.generations.opening import as_opened
+from tailrace.subscription.store.lifecycle import read_again_if_deleted
 from tailrace.subscription.store.owners import shard_owners
 from tailrace.subscription.store.pause import find_pause
 
@@ -95,6 +96,12 @@ def _read_disk(backend: Backend) -> Iterator[Sample]:
 
 
 def _read_subscription(backend: Backend, name: str, now_ms: int) -> Iterator[Sample]:
+    yield from read_again_if_deleted(
+        backend, name, lambda: list(_samples_of(backend, name, now_ms))
+    )
+
+
+def _samples_of(backend: Backend, name: str, now_ms: int) -> Iterator[Sample]:
     stored = find_subscription(backend, name)
     if stored is None:
         return

@@ -20,7 +20,7 @@ from tailrace.reserved_names import DEAD_LETTER_QUEUE_PREFIX, RETRY_QUEUE_PREFIX
 from tailrace.subscription.shard.queues import OnDeadLetter, Queue
 from tailrace.subscription.store.definition import StoredSubscription
 from tailrace.subscription.store.key_state import HeadMessage
-from tailrace.subscription.store.lifecycle import read_subscription
+from tailrace.subscription.store.lifecycle import read_again_if_deleted, read_subscription
 from tailrace.subscription.store.message_state import MessagePlace, read_message_place
 from tailrace.subscription.store.owners import shard_owners
 from tailrace.subscription.store.pause import find_pause
@@ -48,6 +48,10 @@ def delivering(hub: Hub, topic: str) -> list[str]:
 def judge_message(hub: Hub, name: str, position: Position) -> Verdict:
     """Return what a subscription has done with a message; the position is one in its topic, in RQ
     or in DLQ."""
+    return read_again_if_deleted(hub.backend, name, lambda: _judge(hub, name, position))
+
+
+def _judge(hub: Hub, name: str, position: Position) -> Verdict:
     stored = read_subscription(hub.backend, name)
     place = read_message_place(hub.backend, stored, position)
     head = place.message

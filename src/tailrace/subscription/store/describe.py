@@ -28,7 +28,7 @@ from tailrace.subscription.store.generations.opening import as_opened, closed_st
 from tailrace.subscription.store.generations.plan import FedStorage, fed_storages
 from tailrace.subscription.store.generations.waiting import WaitedFor, next_generation, waited_for
 from tailrace.subscription.store.ledgers import read_ledgers
-from tailrace.subscription.store.lifecycle import read_definition
+from tailrace.subscription.store.lifecycle import read_again_if_deleted, read_definition
 from tailrace.subscription.store.names import REQUESTS
 from tailrace.subscription.store.owners import (
     ShardOwner,
@@ -122,6 +122,10 @@ class SubscriptionInfo:
 
 def describe(backend: Backend, name: str) -> SubscriptionInfo:
     """Return a subscription. Raises `UnknownSubscription`."""
+    return read_again_if_deleted(backend, name, lambda: _describe(backend, name))
+
+
+def _describe(backend: Backend, name: str) -> SubscriptionInfo:
     definition = read_definition(backend, name).definition
     try:
         stored = find_subscription(backend, name)

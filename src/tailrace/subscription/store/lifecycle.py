@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import TypeVar
 
 import msgspec
 
@@ -29,7 +30,7 @@ from tailrace.backend.contract import (
     Transaction,
     raise_fence,
 )
-from tailrace.backend.retry import retry_on_conflict
+from tailrace.backend.retry import CHANGES_MAX, retry_on_conflict
 from tailrace.backend.table_scan import clear_table
 from tailrace.delivery.filter.message_filter import MessageFilter
 from tailrace.delivery.load_control import NO_CHANGE, LoadChange
@@ -80,6 +81,7 @@ from tailrace.subscription.store.names import (
 from tailrace.subscription.store.reset.numbers import numbers_table
 from tailrace.subscription.store.shared_names import check_unused, unused_by_others
 from tailrace.topic.composite import (
+    TOPICS,
     Definition,
     check_name,
     check_new_name,
@@ -90,6 +92,8 @@ from tailrace.topic.consumers import consumer_key
 from tailrace.topic.internal_topics import check_new_topic, check_not_queue
 from tailrace.topic.ledger import Progress, ledger_table
 from tailrace.topic.view import StoredDefinition, find, names
+
+T = TypeVar("T")
 
 
 def subscription_names(backend: Backend) -> list[str]:
@@ -113,6 +117,30 @@ def read_subscription(backend: Backend, name: str) -> StoredSubscription:
     if found is None:
         raise UnknownSubscription(name, backend.name, subscription_names(backend))
     return found
+
+
+def read_again_if_deleted(backend: Backend, name: str, read: Callable[[], T]) -> T:
+    """Return what `read` returns, which reads the definition and the queues of a subscription.
+
+    Workers delete older storage topics of the queues once they are empty, also between two reads.
+    So it is called again if a partition was missing and the queues have changed. Raises
+    `UnknownTopic` if they have not.
+    """
+    for _ in range(CHANGES_MAX):
+        before = _versions(backend, name)
+        try:
+            return read()
+        except UnknownTopic:
+            if _versions(backend, name) == before:
+                raise
+    return read()
+
+
+def _versions(backend: Backend, name: str) -> list[int | None]:
+    """Return the versions of what says which storage topics a subscription has."""
+    queues = (TOPICS + retry_queue(name), TOPICS + dead_letter_queue(name))
+    entries = (backend.store.get(key) for key in (SUBSCRIPTIONS + name, *queues))
+    return [None if entry is None else entry.version for entry in entries]
 
 
 def create_subscription(
