@@ -25,6 +25,7 @@ from tailrace.operations.dead_letters import listing, mailboxes, resolve
 from tailrace.operations.group import changes as group_changes
 from tailrace.operations.group import explain_group, health, partition_state, stuck
 from tailrace.operations.group.lookup import check_group
+from tailrace.operations.metrics.hub_metrics import serve_metrics
 from tailrace.operations.pipeline import (
     commit_log,
     describe,
@@ -144,6 +145,7 @@ WORKS: Final[dict[Callable[..., Any], Call]] = {
         for group in [show_group(o.hub.backend, "billing")]
         for stream in group.partitions
     ],
+    serve_metrics: lambda o: serve_metrics(o.hub, 0).close(),
     hub_info.hub_info: lambda o: hub_info.hub_info(o.hub),
     hub_info.accept_gaps: lambda o: hub_info.accept_gaps(o.hub),
     explain_pipeline.explain_pipeline: lambda o: explain_pipeline.explain_pipeline(o.hub, "lake"),
