@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -51,22 +51,27 @@ CHUNK: Final = 1_000
 Writes = dict[TableKey, bytes | None]
 
 
+class ResetWrites(NamedTuple):
+    """What a reset writes: the attempts that it removes first, and then the rest."""
+
+    stale: list[TableKey]
+    entries: Writes
+    audit: AuditEntry
+    time_ms: int
+
+
 def is_applied(backend: Backend, subscription: str, reset: ResetEntry) -> bool:
     """True if everything that a reset writes is written."""
     return read_reset_number(backend, applied_key(subscription)) == reset.number
 
 
-def apply_reset(
-    backend: Backend, stored: StoredSubscription, reset: ResetEntry, fence: Fence
-) -> None:
-    """Write a reset. The owners of all shards are fenced. Raises `Fenced` if another process writes
-    it now."""
+def reset_writes(backend: Backend, stored: StoredSubscription, reset: ResetEntry) -> ResetWrites:
+    """Read what a pending reset writes. It needs no fence: only a process that finishes the reset
+    can change what is read, and then `apply_reset` is fenced, or the reset is applied."""
     marks = _existing(stored, reset)
     ledgers = read_ledgers(backend, stored, marks)
     feeders = read_feeders(backend, stored.name, stored.definition.generation)
-    stale = _stale_attempts(backend, stored, reset, ledgers, marks)
-    for some in _chunks(stale):
-        backend.commit(Transaction(table=some, fence=fence))
+    stale = list(_stale_attempts(backend, stored, reset, ledgers, marks))
     writes: Writes = {}
     passed: dict[Partition, int] = {}
     for where, mark in marks.items():
@@ -86,8 +91,16 @@ def apply_reset(
     if reset.of is Queue.MQ:
         writes |= _numbers(backend, stored, reset, marks)
     writes[applied_key(stored.name)] = encode_number(reset.number)
-    audit = _audit(stored, reset, ledgers, passed)
-    commit_audited(backend, Transaction(table=writes, fence=fence), [audit], reset.time_ms)
+    return ResetWrites(stale, writes, _audit(stored, reset, ledgers, passed), reset.time_ms)
+
+
+def apply_reset(backend: Backend, writes: ResetWrites, fence: Fence) -> None:
+    """Write a reset that is not applied under this fence. The owners of all shards are fenced.
+    Raises `Fenced` if another process writes it now."""
+    for some in _chunks(writes.stale):
+        backend.commit(Transaction(table=some, fence=fence))
+    last = Transaction(table=writes.entries, fence=fence)
+    commit_audited(backend, last, [writes.audit], writes.time_ms)
 
 
 def _existing(stored: StoredSubscription, reset: ResetEntry) -> dict[Partition, int]:

@@ -6,8 +6,9 @@ a reset has steps, and any process that finds an unfinished one may finish it:
 1. The entry ``subscription-reset/NAME`` becomes *pending* and holds the new marks. The same commit
    raises the fences of all shards: their owners can store nothing any more, and no shard is
    granted. If the topic is reset, the definition has the new number from then on.
-2. The tables are written under the fence of the subscription, which is raised while the entry is
-   pending: of several processes that finish the reset, only the last can write.
+2. What is to be written is read. The tables are written under the fence of the subscription, which
+   is raised after that while the entry is pending: of several processes that finish the reset, only
+   the last can write.
 3. The entry becomes *done*, and shards are granted again.
 """
 
@@ -20,13 +21,18 @@ import msgspec
 
 from tailrace.backend.contract import FENCES, Backend, Change, Fence
 from tailrace.backend.retry import retry_on_conflict
-from tailrace.errors import Busy, Conflict, Fenced
+from tailrace.errors import Busy, Conflict, Fenced, UnknownTopic
 from tailrace.group.store.start import StartLike
 from tailrace.subscription.shard.queues import Queue
 from tailrace.subscription.store.definition import StoredSubscription, find_subscription
 from tailrace.subscription.store.lifecycle import read_subscription
 from tailrace.subscription.store.names import RESETS, SUBSCRIPTIONS, own_fence, shard_fence
-from tailrace.subscription.store.reset.apply import apply_reset, is_applied
+from tailrace.subscription.store.reset.apply import (
+    ResetWrites,
+    apply_reset,
+    is_applied,
+    reset_writes,
+)
 from tailrace.subscription.store.reset.entry import ResetEntry, ResetState, StoredReset, find_reset
 from tailrace.subscription.store.reset.plan import (
     ResetPlan,
@@ -123,13 +129,21 @@ def finish_reset(backend: Backend, subscription: str) -> bool:
 
 
 def finishing(backend: Backend, subscription: str) -> Generator[None, None, bool]:
-    """One attempt of `finish_reset`. It yields wherever another process may intervene."""
+    """One attempt of `finish_reset`. It yields wherever another process may intervene.
+
+    To read may take long. So the fence is raised after it: processes that finish at the same time
+    would fence each other again and again.
+    """
     found = find_reset(backend.store, subscription)
     if found is None or not found.pending:
         return False
     yield
     stored = find_subscription(backend, subscription)
     if stored is None:
+        return False
+    yield
+    due = _read(backend, stored, found)
+    if due is None:
         return False
     yield
     fence = _take(backend, subscription, found)
@@ -139,7 +153,7 @@ def finishing(backend: Backend, subscription: str) -> Generator[None, None, bool
     if not is_applied(backend, subscription, found.reset):
         yield
         try:
-            apply_reset(backend, stored, found.reset, fence)
+            apply_reset(backend, due, fence)
         except Fenced:
             return False
     yield
@@ -160,6 +174,16 @@ def _run(steps: Generator[None, None, bool]) -> bool:
         except StopIteration as end:
             done: bool = end.value
             return done
+
+
+def _read(backend: Backend, stored: StoredSubscription, found: StoredReset) -> ResetWrites | None:
+    """Read what a reset writes; None if the subscription was deleted meanwhile, with its queues."""
+    try:
+        return reset_writes(backend, stored, found.reset)
+    except UnknownTopic:
+        if find_reset(backend.store, stored.name) == found:
+            raise
+        return None
 
 
 def _take(backend: Backend, subscription: str, found: StoredReset) -> Fence | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations
+from typing import Any
 
 import pytest
 
@@ -15,16 +16,20 @@ from tailrace.subscription.store.generations import steps as generation_steps
 from tailrace.subscription.store.ledgers import read_ledgers
 from tailrace.subscription.store.lifecycle import delete_subscription
 from tailrace.subscription.store.names import worker_group
-from tailrace.subscription.store.reset import steps
+from tailrace.subscription.store.reset import apply, steps
 from tailrace.subscription.store.reset.entry import find_reset
 from tailrace.subscription.store.reset.steps import Operator, finish_reset, finishing, reset
 from tailrace.subscription.store.shard_units import ShardUnits
-from tests.support.shards import NAME, Shop, stored
+from tests.support.shards import NAME, REJECTED, Shop, stored
 from tests.support.topics import push
 
 OPERATOR = Operator("me@here", 1, "subscription reset")
-STEPS = 6
+STEPS = 7
 """How often `finishing` is entered until it is through."""
+
+
+class Died(Exception):
+    """A process died."""
 
 
 @pytest.fixture
@@ -49,11 +54,13 @@ def left(backend: Backend) -> list[int]:
     return [backend.log.bounds(each).end - ledgers[each].mark for each in partitions]
 
 
-def leave_pending(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def leave_pending(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, to: str = "start", queue: str = "mq"
+) -> None:
     """Take the first step of a reset whose process then dies."""
     with monkeypatch.context() as patch:
         patch.setattr(steps, "finish_reset", lambda *_: False)
-        reset(backend, NAME, "start", operator=OPERATOR, now_ms=0)
+        reset(backend, NAME, to, queue=queue, operator=OPERATOR, now_ms=0)
     found = find_reset(backend.store, NAME)
     assert found is not None
     assert found.pending
@@ -130,6 +137,28 @@ def test_two_processes_that_finish_a_reset_write_it_once_in_any_order(
             assert len(read_audit(shop.hub, None, 10_000)) == number
 
 
+def test_processes_that_read_what_to_reset_do_not_stop_each_other(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_pending(shop.backend, monkeypatch)
+    reading = 0
+
+    def read(*given: Any) -> Any:
+        """Read, and let another process, which then dies, begin to finish meanwhile."""
+        nonlocal reading
+        reading += 1
+        if reading > 1:
+            raise Died
+        with pytest.raises(Died):
+            finish_reset(shop.backend, NAME)
+        return read_ledgers(*given)
+
+    monkeypatch.setattr(apply, "read_ledgers", read)
+    assert finish_reset(shop.backend, NAME)
+    assert reading == 2
+    assert sum(left(shop.backend)) == 20
+
+
 def test_a_late_finisher_writes_nothing_into_a_subscription_that_was_deleted(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,4 +174,22 @@ def test_a_late_finisher_writes_nothing_into_a_subscription_that_was_deleted(
             reset(shop.backend, NAME, "start", operator=OPERATOR, now_ms=0)
         shop.hub.create_subscription(NAME, topic="orders", shards=2)
         assert sum(left(shop.backend)) == 20, pause
+        handle_all(shop)
+
+
+def test_a_late_finisher_stops_if_the_queue_that_it_reads_was_deleted(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for pause in range(STEPS):
+        shop.push("k0", 100)
+        for shard in range(2):
+            shop.owner(shard).run(lambda _: REJECTED)
+        leave_pending(shop.backend, monkeypatch, "end", "dlq")
+        late = finishing(shop.backend, NAME)
+        for _ in range(pause):
+            next(late)
+        delete_subscription(shop.backend, NAME)
+        list(late)
+        assert find_reset(shop.backend.store, NAME) is None
+        shop.hub.create_subscription(NAME, topic="orders", shards=2)
         handle_all(shop)
