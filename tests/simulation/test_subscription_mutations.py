@@ -12,7 +12,7 @@ from tests.support.evidence import RecordEvidence
 
 FOUND = {
     "without_the_atomic_move": Found((12, 22, 27), "handled message|has lost"),
-    "without_what_was_not_stored": Found((0, 3, 7), "handled message|has lost"),
+    "without_what_was_not_stored": Found((8, 11, 15), "handled message|has lost"),
     "without_the_takeover_order": Found((0, 1, 2), "handled message|has not consumed"),
     "without_the_lag_rule": Found((0, 1, 2), "handled message|two messages"),
     "without_the_lag_in_dlq": Found((0, 3, 4), "handled message"),
